@@ -58,21 +58,21 @@ static cached_size *size_of(struct cached_stream *stream, size_t capacity)
     return &sizes[at];
 }
 
-bool talc_cache_add(talc_cache *cache, talc_block block)
+size_t talc_cache_add(talc_cache *cache, talc_block block)
 {
     struct cached_stream *stream = &cache->streams[block.stream];
     if (cache->unused == 0) {
         cached_block *blocks =
             grown(cache->blocks, cache->used + 1, &cache->allocated, sizeof *cache->blocks);
         if (blocks == NULL)
-            return false;
+            return 0;
         cache->blocks = blocks;
         cache->unused = ++cache->used;
         blocks[cache->unused].older = 0;
     }
     cached_size *size = size_of(stream, block.capacity);
     if (size == NULL)
-        return false;
+        return 0;
     const size_t index = cache->unused;
     cached_block *added = &cache->blocks[index];
     cache->unused = added->older;
@@ -81,7 +81,12 @@ bool talc_cache_add(talc_cache *cache, talc_block block)
     size->newest = index;
     if (cache->stream_count <= block.stream)
         cache->stream_count = block.stream + 1;
-    return true;
+    return index;
+}
+
+const talc_block *talc_cache_at(const talc_cache *cache, size_t place)
+{
+    return &cache->blocks[place].block;
 }
 
 const talc_block *talc_cache_fit(const talc_cache *cache, size_t capacity, int stream)

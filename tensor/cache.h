@@ -22,8 +22,10 @@ typedef struct talc_cache {
     uint64_t turns;   ///< blocks that were ever added
 } talc_cache;
 
-/// False without memory, the block then not added.
-bool talc_cache_add(talc_cache *cache, talc_block block);
+/// The block's place, by which talc_cache_at finds it until it is taken; 0 without memory, the
+/// block then not added.
+size_t talc_cache_add(talc_cache *cache, talc_block block);
+const talc_block *talc_cache_at(const talc_cache *cache, size_t place);
 
 /// A stream's smallest block of at least `capacity` bytes, the newest of equal ones; NULL: none.
 /// Valid until the next change.

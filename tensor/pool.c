@@ -1,6 +1,6 @@
 #include "tensor/pool.h"
 
-#include "tensor/cache.h"
+#include "tensor/pieces.h"
 #include "tensor/memory.h"
 #include "tensor/recording.h"
 #include "tensor/streams.h"
@@ -25,8 +25,8 @@ struct talc_pool {
     struct talc_pool *next; /* of all that are open */
     bool forked; /* in a child of fork: of the parent's device, whose memory is not here */
     pthread_mutex_t lock;
-    talc_cache cached;
-    size_t live, libraries; /* read without the lock too */
+    talc_cache cached, pieces; /* whole blocks, pieces of others */
+    size_t live, libraries;    /* read without the lock too */
     size_t peak, reserved;
 };
 
@@ -42,17 +42,22 @@ static size_t block_capacity(size_t bytes)
     return round_up(bytes, bytes >= PAGE_FROM ? PAGE_STEP : SMALL_STEP);
 }
 
-/* A cached block serves a request when it wastes at most an eighth. */
+/* A cached block serves a request when it wastes at most an eighth, or is large: then a piece of it
+ * does. Small blocks stay apart, as tools find accesses past their ends. */
 static bool block_serves(size_t capacity, size_t wanted)
 {
-    return capacity >= wanted && capacity - wanted <= wanted / 8;
+    return capacity >= wanted && (wanted >= HUGE_FROM || capacity - wanted <= wanted / 8);
 }
 
 /* The cached block for a request, one of this stream before those that the stream would have to
  * wait for. */
 static const talc_block *find(const struct talc_pool *pool, size_t capacity, int stream)
 {
-    const talc_block *own = talc_cache_fit(&pool->cached, capacity, stream);
+    const talc_block *whole = talc_cache_fit(&pool->cached, capacity, stream),
+                     *piece = talc_cache_fit(&pool->pieces, capacity, stream),
+                     *own = piece == NULL || (whole != NULL && whole->capacity < piece->capacity)
+                                ? whole
+                                : piece;
     if (own != NULL && block_serves(own->capacity, capacity))
         return own;
     const talc_block *any = talc_cache_fit_any(&pool->cached, capacity);
@@ -109,6 +114,33 @@ static void *allocate(talc_device *device, size_t capacity)
     return data;
 }
 
+/* Caches a block. Where no memory is left for that, a whole one is given back, and a piece stays
+ * until a neighbour is freed. */
+static void keep(talc_device *device, talc_block block)
+{
+    struct talc_pool *pool = device->pool;
+    const size_t place = talc_cache_add(block.piece == NULL ? &pool->cached : &pool->pieces, block);
+    if (block.piece != NULL)
+        block.piece->free = true, block.piece->cached = place;
+    else if (place == 0)
+        give_back(device, block);
+}
+
+/* A block out of the cache, or what is wanted of it. */
+static talc_block take(talc_device *device, const talc_block *found, size_t capacity, int stream)
+{
+    struct talc_pool *pool = device->pool;
+    const bool whole = found->piece == NULL;
+    talc_block block = talc_cache_take(whole ? &pool->cached : &pool->pieces, found), rest;
+    if (!whole)
+        block.piece->free = false, block.piece->cached = 0;
+    block.stream = stream;
+    if (capacity >= HUGE_FROM && block.capacity > capacity &&
+        talc_piece_split(&block, capacity, &rest))
+        keep(device, rest);
+    return block;
+}
+
 /* With the pool's lock. */
 static talc_block obtain(talc_device *device, size_t capacity)
 {
@@ -123,9 +155,7 @@ static talc_block obtain(talc_device *device, size_t capacity)
                              .stream = stream };
     if (found->stream != stream && talc_stream_order(device, stream, found->stream) != TALC_OK)
         return (talc_block){ 0 };
-    talc_block block = talc_cache_take(&pool->cached, found);
-    block.stream = stream;
-    return block;
+    return take(device, found, capacity, stream);
 }
 
 talc_status talc_out_of_memory(const char *who, const char *what, size_t asked, size_t held,
@@ -232,8 +262,7 @@ void talc_block_free_after(talc_device *device, talc_block block, uint32_t strea
     struct talc_pool *pool = device->pool;
     pthread_mutex_lock(&pool->lock);
     add(&pool->live, 0 - block.capacity);
-    if (!talc_cache_add(&pool->cached, block))
-        give_back(device, block);
+    keep(device, block.piece == NULL ? block : talc_piece_join(&pool->pieces, block));
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -379,6 +408,7 @@ void talc_pool_close(talc_device *device)
     shrink(device, 0);
     pthread_mutex_destroy(&pool->lock);
     talc_cache_free(&pool->cached);
+    talc_cache_free(&pool->pieces);
     talc_memory_free(pool);
     device->pool = NULL;
 }

@@ -1,8 +1,8 @@
 /// The caching pool of a device, and blocks from it. Private to talc.
 ///
 /// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache
-/// is bounded: what is reserved never exceeds the peak of what was live by more than a quarter and
-/// 64 MiB. A block belongs to the stream of the thread that took it: on that, reuse follows the
+/// is bounded: what is reserved exceeds the peak of what was live by no more than a quarter and
+/// 64 MiB, and by what is free between pieces of large blocks (tensor/pieces.h). A block belongs to the stream of the thread that took it: on that, reuse follows the
 /// order of calls; another stream that is handed it waits for that one first.
 #ifndef TALC_TENSOR_POOL_H
 #define TALC_TENSOR_POOL_H
@@ -13,6 +13,7 @@ typedef struct talc_block {
     void *data;      ///< NULL for no bytes
     size_t capacity; ///< bytes, at least those asked for
     int stream;      ///< after whose work it may be used again, by number (tensor/streams.h)
+    struct talc_piece *piece;         ///< of a larger block (tensor/pieces.h); NULL: it is whole
     struct talc_recording *recording; ///< whose the block is (tensor/recording.h); NULL: the pool's
 } talc_block;
 

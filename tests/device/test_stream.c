@@ -252,6 +252,33 @@ Test(stream, memory_of_a_stream_that_was_left_is_handed_out_after_its_work)
     gpu_stream_free(device, inner);
 }
 
+/* All pieces of a block are of one stream, so that none has to wait when they grow together. */
+Test(stream, another_stream_takes_no_piece_of_a_block)
+{
+    talc_device *device = queueing_device();
+    void *stream = gpu_stream_new(device);
+    const int64_t mib = 1 << 20;
+    talc_stream *entered = talc_stream_enter(device, stream);
+    talc_scope *scope = talc_scope_enter();
+    cr_assert_not_null(talc_empty(device, TALC_U8, TALC_DIMS(60 * mib)));
+    talc_scope_leave(scope);
+    scope = talc_scope_enter();
+    const talc_tensor *first = talc_empty(device, TALC_U8, TALC_DIMS(24 * mib));
+    const size_t reserved = talc_device_memory(device).reserved;
+    talc_stream_leave(entered);
+    const talc_tensor *other = talc_empty(device, TALC_U8, TALC_DIMS(16 * mib));
+    cr_assert(talc_device_memory(device).reserved == reserved + (size_t)(16 * mib));
+    entered = talc_stream_enter(device, stream);
+    const talc_tensor *second = talc_empty(device, TALC_U8, TALC_DIMS(16 * mib));
+    cr_assert(first != NULL && other != NULL && second != NULL, "%s", talc_error_message());
+    cr_assert((char *)second->data == (char *)first->data + 24 * mib);
+    talc_scope_leave(scope);
+    talc_stream_leave(entered);
+    talc_memory_trim(device);
+    cr_assert(talc_device_memory(device).reserved == 0);
+    gpu_stream_free(device, stream);
+}
+
 /* The stall is over only after this thread's work, which waits for nothing of the other's. */
 Test(stream, two_streams_run_at_once)
 {

@@ -135,6 +135,66 @@ Test(pool, a_block_costs_the_same_however_many_are_cached)
               many);
 }
 
+// ---- Pieces of large blocks ---------------------------------------------------------------------
+
+static bool is_within(talc_block block, talc_block of)
+{
+    const char *first = block.data, *begin = of.data;
+    return first >= begin && first + block.capacity <= begin + of.capacity;
+}
+
+/* In any order that they are freed in, pieces are one block again. */
+Test(pool, a_large_block_serves_in_pieces_that_grow_together_again)
+{
+    static const int orders[][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+                                     { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        talc_block large = take(60 * MIB);
+        give(large);
+        talc_block pieces[] = { take(24 * MIB), take(9 * MIB), take(16 * MIB) };
+        for (int k = 0; k < 3; k++) {
+            cr_assert(is_within(pieces[k], large), "piece %d", k);
+            for (int j = 0; j < k; j++)
+                cr_assert((char *)pieces[k].data + pieces[k].capacity <= (char *)pieces[j].data ||
+                          (char *)pieces[j].data + pieces[j].capacity <= (char *)pieces[k].data);
+        }
+        cr_assert(memory().reserved == 60 * MIB && memory().live == 50 * MIB);
+        for (int k = 0; k < 3; k++) {
+            cr_assert(k == 0 || talc_memory_trim(cpu_device()) == 0, "a piece is live");
+            give(pieces[orders[i][k]]);
+        }
+        talc_block again = take(60 * MIB);
+        cr_assert(again.data == large.data && memory().reserved == 60 * MIB);
+        give(again);
+        cr_assert(talc_memory_trim(cpu_device()) == 60 * MIB && memory().reserved == 0);
+    }
+}
+
+Test(pool, a_small_request_takes_no_piece)
+{
+    talc_block large = take(60 * MIB);
+    give(large);
+    talc_block small = take(7 * MIB);
+    cr_assert(!is_within(small, large));
+    give(small);
+}
+
+/* A piece needs two records, and the rest a place in the cache, for which there may be no memory. */
+Test(pool, a_large_block_is_taken_whole_without_memory_for_pieces)
+{
+    for (int records = 0; records < 5; records++) {
+        talc_block large = take(60 * MIB);
+        give(large);
+        allow_allocations(1 + records); /* the block is asked for first */
+        talc_block block = take(24 * MIB);
+        (void)allow_all_allocations();
+        cr_assert(block.data == large.data);
+        cr_assert(block.capacity == (size_t)(records < 2 ? 60 : 24) * MIB, "%d records", records);
+        give(block);
+        cr_assert(memory().live == 0 && talc_memory_trim(cpu_device()) == 60 * MIB);
+    }
+}
+
 static size_t max_reserved(void)
 {
     return memory().peak + memory().peak / 4 + 64 * MIB;
@@ -210,7 +270,8 @@ Test(pool, drawn_sequences_keep_the_counts_and_never_share_bytes)
             give(blocks[slot]);
             blocks[slot].data = NULL;
         } else {
-            cr_assert(talc_block_new(cpu_device(), "test", 1 + (state >> 40) % 30000,
+            const size_t bytes_of = state >> 62 == 0 ? 50 * MIB : 30000;
+            cr_assert(talc_block_new(cpu_device(), "test", 1 + (state >> 30) % bytes_of,
                                      &blocks[slot]) == TALC_OK);
             unsigned char *bytes = blocks[slot].data;
             bytes[0] = bytes[blocks[slot].capacity - 1] = (unsigned char)slot;
