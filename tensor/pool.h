@@ -2,8 +2,9 @@
 ///
 /// Freed blocks are kept and handed out again: fresh pages cost more than most kernels. The cache
 /// is bounded: what is reserved exceeds the peak of what was live by no more than a quarter and
-/// 64 MiB, and by what is free between pieces of large blocks (tensor/pieces.h). A block belongs to the stream of the thread that took it: on that, reuse follows the
-/// order of calls; another stream that is handed it waits for that one first.
+/// 64 MiB, and by what is free between pieces of large blocks (tensor/pieces.h). A block belongs to
+/// the stream of the thread that took it: on that, reuse follows the order of calls; another stream
+/// that is handed it waits for that one first.
 #ifndef TALC_TENSOR_POOL_H
 #define TALC_TENSOR_POOL_H
 

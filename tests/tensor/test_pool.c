@@ -179,7 +179,7 @@ Test(pool, a_small_request_takes_no_piece)
     give(small);
 }
 
-/* A piece needs two records, and the rest a place in the cache, for which there may be no memory. */
+/* A piece needs two records, and the rest a place in the cache; memory for them may lack. */
 Test(pool, a_large_block_is_taken_whole_without_memory_for_pieces)
 {
     for (int records = 0; records < 5; records++) {

@@ -232,7 +232,8 @@ static talc_status convolve(talc_device *device, const talc_conv2d_problem *p,
     return talc_cuda_launched(device, "conv2d");
 }
 
-/* B is written, then read by the products, which take `products` seconds. */
+/* B is written, then read by the products, which take `products` seconds and wait for it, about as
+ * long as a launch. */
 static const char *end_plan(const talc_device *device, const talc_conv2d_problem *p,
                             const im2col_plan &planned, double products, talc_plan *plan)
 {
@@ -240,7 +241,7 @@ static const char *end_plan(const talc_device *device, const talc_conv2d_problem
     const double matrix =
         (double)(p->C / p->groups * p->KH * p->KW) * outputs * (double)talc_dtype_size(p->dtype);
     plan->workspace = talc_cuda_im2col_bytes(&planned);
-    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 1) +
+    plan->seconds = products + talc_cuda_conv2d_seconds(device, p, INFINITY, 2 * matrix, 2) +
                     talc_cuda_conv2d_epilogue_seconds(device, p);
     talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
