@@ -431,8 +431,8 @@ static double tile_cycles(const gemm_problem &x, const gemm_problem &dy, const w
     return (all > one && all > copies ? all : one > copies ? one : copies) + WEIGHT_TILE;
 }
 
-/* Seconds. Packing goes at the rate of memory: it reads f32 and writes halves. A round takes as long
- * as its waves of blocks. */
+/* Seconds. Packing reads f32 and writes halves at the rate of memory. A round takes as long as its
+ * waves of blocks. */
 static double seconds_of(const talc_cuda_state &gpu, const gemm_problem &x, const gemm_problem &dy,
                          const weight_plan &w, const weight_layout &l, int products)
 {

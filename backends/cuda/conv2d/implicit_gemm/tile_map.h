@@ -234,8 +234,8 @@ TALC_TILE_MAP int talc_gemm_rows_before(const talc_gemm_layout *p, int band)
     return band * p->taps_h * p->dilation_h;
 }
 
-/// The weight that a tap and a channel of the halo tile belong to: its channel of x in the group and
-/// its place in the kernel. Where the problem is folded, that place may lie outside of the kernel.
+/// The weight of a tap and a channel of the halo tile: its channel of x in the group and its place
+/// in the kernel. Where the problem is folded, that place may lie outside of the kernel.
 typedef struct talc_gemm_weight {
     int ic, kh, kw;
 } talc_gemm_weight;
