@@ -215,7 +215,9 @@ struct weight_sums : talc_weight_layout {
     const weight_limit *limits;
     float *dw;
     float coefficient;
-    int block_sums, ways; ///< ways: warps that share the splits of the same elements
+    int block_sums;
+    int ways_shift;        ///< 2^ways_shift warps share the splits of the same elements
+    talc_divisor by_units; ///< a block has so many warps of sums
 };
 
 /* An element by FFMA, computed by all threads of a block. */
@@ -263,11 +265,15 @@ static __global__ void __launch_bounds__(THREADS)
 {
     __shared__ float sums[THREADS], magnitudes[THREADS], limits[THREADS], partial[WARPS];
     __shared__ unsigned recompute_bits[WARPS];
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, way = warp % s.ways;
-    const int units = s.block_sums / WARP;
-    auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) / s.ways; };
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP,
+              ways = 1 << s.ways_shift, way = warp & (ways - 1);
+    auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) >> s.ways_shift; };
+    auto block_of = [&](int unit) { return (int)talc_quotient(s.by_units, (uint32_t)unit); };
+    auto sum_of = [&](int unit, int of_lane) {
+        return (unit - block_of(unit) * (int)s.by_units.by) * WARP + of_lane;
+    };
     auto element = [&](int unit, int of_lane) {
-        return talc_weight_element_of(&s, unit / units, unit % units * WARP + of_lane);
+        return talc_weight_element_of(&s, block_of(unit), sum_of(unit, of_lane));
     };
     /* The element of dw that belongs to one of a folded channel and tap. */
     auto unfolded = [&](talc_weight_element e) {
@@ -278,12 +284,13 @@ static __global__ void __launch_bounds__(THREADS)
         }
         return e;
     };
-    const int unit = unit_of(warp), block = unit / units, at = unit % units * WARP + lane;
+    const int unit = unit_of(warp), block = block_of(unit), at = sum_of(unit, lane);
     const talc_weight_element of = element(unit, lane), to = unfolded(of);
-    const int x_bit = pair_bit(of.ic % s.channels), dy_bit = pair_bit(of.oc % OC_TILE);
+    /* Both are powers of two. */
+    const int x_bit = pair_bit(of.ic & (s.channels - 1)), dy_bit = pair_bit(of.oc & (OC_TILE - 1));
     float sum = 0, magnitude = 0, limit = 0;
 #pragma unroll 4
-    for (int k = way; k < s.splits; k += s.ways) {
+    for (int k = way; k < s.splits; k += ways) {
         const int64_t own = (int64_t)block * s.splits + k;
         const float split_sum = s.split_sums[own * s.block_sums + at];
         const weight_limit &its = s.limits[own];
@@ -295,7 +302,7 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     bool again = false;
     if (way == 0) {
-        for (int k = 1; k < s.ways; k++) {
+        for (int k = 1; k < ways; k++) {
             const int with = (int)threadIdx.x + k * WARP;
             sum += sums[with], magnitude += magnitudes[with], limit += limits[with];
         }
@@ -308,7 +315,7 @@ static __global__ void __launch_bounds__(THREADS)
             atomicAdd(p.recomputed, __popc(mine));
     }
     __syncthreads();
-    for (int i = 0; i < WARPS; i += s.ways)
+    for (int i = 0; i < WARPS; i += ways)
         for (unsigned bits = recompute_bits[i]; bits != 0; bits &= bits - 1) {
             const int again_lane = __ffs((int)bits) - 1;
             const float exact =
@@ -555,8 +562,9 @@ static weight_sums weight_sums_of(const weight_problem &m)
     (talc_weight_layout &)s = m;
     s.split_sums = m.split_sums, s.limits = m.limits;
     s.block_sums = talc_weight_block_sums(&m);
-    for (s.ways = 1; s.ways < WARPS && s.ways * 8 <= m.splits;)
-        s.ways *= 2;
+    s.by_units = talc_divisor_of(s.block_sums / WARP);
+    while (1 << s.ways_shift < WARPS && 8 << s.ways_shift <= m.splits)
+        s.ways_shift++;
     return s;
 }
 
@@ -606,7 +614,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
     s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
     const int64_t sums = l.blocks * s.block_sums;
-    add_weight_splits<<<(unsigned)(sums / THREADS * s.ways), THREADS, 0, stream>>>(x, s);
+    add_weight_splits<<<(unsigned)(sums / THREADS << s.ways_shift), THREADS, 0, stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }
 

@@ -10,6 +10,7 @@
 #ifndef TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_TILE_MAP_H
 #define TALC_BACKENDS_CUDA_CONV2D_WEIGHT_GRADIENT_TILE_MAP_H
 
+#include "backends/cuda/primitives/divisor.h"
 #include "backends/cuda/primitives/fragment.h"
 #include "tensor/extent.h"
 
@@ -34,9 +35,13 @@ typedef struct talc_weight_layout {
     int group_taps, tap_groups;
     int columns; ///< of a warp or a warpgroup
     int nb;      ///< columns that it has registers for
+    /// Every sum finds its element by these.
+    talc_divisor by_tap_groups, by_x_blocks, by_dy_blocks, by_planes, by_nb, by_four;
 } talc_weight_layout;
 
-/// Sets the taps of a block, and the columns. The rest is given.
+TALC_TILE_MAP int talc_weight_threads(const talc_weight_layout *l);
+
+/// Sets the taps of a block, the columns and the divisors. The rest is given.
 static inline void talc_weight_set_columns(talc_weight_layout *l)
 {
     const int planes = l->channels / TALC_WEIGHT_PLANE,
@@ -48,6 +53,10 @@ static inline void talc_weight_set_columns(talc_weight_layout *l)
     /* A warpgroup has whole taps. */
     l->columns = l->by_wgmma ? (int)talc_ceil_div(l->group_taps, warps) * planes
                              : (int)talc_ceil_div(planes * l->group_taps, warps);
+    l->by_tap_groups = talc_divisor_of(l->tap_groups);
+    l->by_x_blocks = talc_divisor_of(l->x_blocks), l->by_dy_blocks = talc_divisor_of(l->dy_blocks);
+    l->by_planes = talc_divisor_of(planes), l->by_nb = talc_divisor_of(l->nb);
+    l->by_four = talc_divisor_of(4 * talc_weight_threads(l));
 }
 
 /// The threads of a block that multiply, the fours of sums of each, and the sums of a block.
@@ -106,24 +115,25 @@ typedef struct talc_weight_element {
 TALC_TILE_MAP talc_weight_element talc_weight_element_of(const talc_weight_layout *l, int block,
                                                          int at)
 {
-    const int threads = talc_weight_threads(l);
-    const int four = at / 4 / threads, thread = at / 4 - four * threads;
+    const int four = (int)talc_quotient(l->by_four, (uint32_t)at),
+              thread = (at - four * (int)l->by_four.by) / 4;
     const int warp = thread / 32;
+    const int below = l->by_wgmma ? 0 : (int)talc_quotient(l->by_nb, (uint32_t)four);
     const int column_warp = l->by_wgmma ? warp / 4 : warp % TALC_WEIGHT_COLUMN_WARPS,
-              own = l->by_wgmma ? four : four % l->nb;
+              own = four - below * l->nb;
     const talc_fragment f = talc_fragment_of(thread % 32, at % 4);
     const int row =
-        (l->by_wgmma ? warp % 4 * 16 : warp / TALC_WEIGHT_COLUMN_WARPS * 32 + four / l->nb * 16) +
-        f.row;
+        (l->by_wgmma ? warp % 4 * 16 : warp / TALC_WEIGHT_COLUMN_WARPS * 32 + below * 16) + f.row;
     const int planes = l->channels / TALC_WEIGHT_PLANE, column = column_warp * l->columns + own,
-              tap = column / planes;
-    const int tap_group = block % l->tap_groups, rest = block / l->tap_groups;
-    const int oc_block = rest / l->x_blocks;
+              tap = (int)talc_quotient(l->by_planes, (uint32_t)column);
+    const int rest = (int)talc_quotient(l->by_tap_groups, (uint32_t)block),
+              tap_group = block - rest * l->tap_groups;
+    const int oc_block = (int)talc_quotient(l->by_x_blocks, (uint32_t)rest),
+              ic_block = rest - oc_block * l->x_blocks;
     talc_weight_element e;
-    e.g = oc_block / l->dy_blocks;
+    e.g = (int)talc_quotient(l->by_dy_blocks, (uint32_t)oc_block);
     e.oc = (oc_block - e.g * l->dy_blocks) * TALC_WEIGHT_OC + row;
-    e.ic =
-        rest % l->x_blocks * l->channels + (column - tap * planes) * TALC_WEIGHT_PLANE + f.column;
+    e.ic = ic_block * l->channels + (column - tap * planes) * TALC_WEIGHT_PLANE + f.column;
     e.tap = tap_group * l->group_taps + tap;
     if (own >= l->columns || tap >= l->group_taps || e.tap >= l->taps || e.ic >= l->group_in ||
         e.oc >= l->group_out)
