@@ -54,7 +54,8 @@ typedef struct talc_memory {
 /// The counts now; all 0 for NULL.
 TALC_API talc_memory talc_device_memory(talc_device *device);
 
-/// Makes the peak what is live now. Cached blocks beyond 64 MiB go back to the system.
+/// Makes the peak what is live now. Cached blocks beyond a quarter of it and 64 MiB go back to the
+/// system.
 TALC_API void talc_memory_reset_peak(talc_device *device);
 
 /// How many results of algorithms on tensor cores were computed again by FFMA since the last call,

@@ -330,7 +330,7 @@ void talc_memory_reset_peak(talc_device *device)
         return;
     pthread_mutex_lock(&device->pool->lock);
     device->pool->peak = device->pool->live;
-    shrink(device, device->pool->live + CACHE_SLACK);
+    shrink(device, max_reserved(device->pool, 0));
     pthread_mutex_unlock(&device->pool->lock);
 }
 

@@ -109,6 +109,20 @@ Test(pool, of_blocks_alike_the_newest_serves_and_the_oldest_goes)
     give(again[0]);
 }
 
+Test(pool, a_reset_peak_leaves_the_cache_a_quarter_of_what_is_live)
+{
+    talc_block live = take(80 * MIB), blocks[3];
+    for (int i = 0; i < 3; i++)
+        blocks[i] = take(28 * MIB);
+    for (int i = 0; i < 3; i++)
+        give(blocks[i]);
+    talc_memory_reset_peak(cpu_device());
+    cr_assert(memory().peak == 80 * MIB && memory().reserved == (80 + 3 * 28) * MIB);
+    give(live);
+    talc_memory_reset_peak(cpu_device());
+    cr_assert(memory().peak == 0 && memory().reserved == 2 * 28 * MIB);
+}
+
 /* Microseconds for a block taken and given back while so many others are cached. */
 static double cost_beside(int count)
 {
