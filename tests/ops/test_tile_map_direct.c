@@ -53,10 +53,9 @@ Test(tile_map_direct, each_output_of_textbook_has_each_term_once)
 }
 
 /* The warps of a split sum the same outputs; one of them stores each. */
-static void check_small(const talc_small_shape *s, const talc_small_tiles *t, int size)
+static void check_small(const talc_small_shape *s, const talc_small_tiles *t)
 {
-    const talc_small_layout l = talc_small_layout_of(s, t, size);
-    const int columns = talc_small_columns(size);
+    const talc_small_layout l = talc_small_layout_of(s, t);
     const int64_t outputs = (int64_t)s->N * s->groups * s->OC * s->plane;
     unsigned char *const sums = calloc((size_t)outputs, 1), *const stores =
                                                                 calloc((size_t)outputs, 1);
@@ -65,8 +64,8 @@ static void check_small(const talc_small_shape *s, const talc_small_tiles *t, in
         cr_assert(b.phase < s->phase_count && b.group < s->groups);
         for (int thread = 0; thread < TALC_SMALL_WARPS * 32; thread++) {
             const talc_small_warp w = talc_small_warp_of(t, thread / 32);
-            const talc_small_unit u = talc_small_unit_of(&l, columns, w.unit + thread % 32);
-            const int count = talc_small_outputs_of(&l, &b, &u, columns),
+            const talc_small_unit u = talc_small_unit_of(&l, w.unit + thread % 32);
+            const int count = talc_small_outputs_of(&l, &b, &u),
                       stored = talc_small_stored_channels(t);
             cr_assert(w.split < t->splits && w.number < t->channel_groups * t->unit_groups);
             for (int c = 0; c < TALC_SMALL_CHANNELS && b.channel + w.channel + c < s->OC; c++)
@@ -94,13 +93,13 @@ Test(tile_map_direct, each_output_of_small_is_summed_once_a_split_and_stored_onc
     for (int i = 0; i < 600; i++) {
         talc_conv2d_problem p = random_problem(&state);
         p.direction = i % 2 == 0 ? TALC_FORWARD : TALC_GRAD_INPUT;
-        const int size = i % 3 == 0 ? 8 : 4, multiprocessors = i % 5 == 0 ? 8 : 132;
+        const int multiprocessors = i % 5 == 0 ? 8 : 132;
         talc_small_shape s;
         talc_small_tiles t;
         if (!talc_small_shape_of(&p, &s) ||
-            !(talc_small_choose(&s, size, multiprocessors, 99 << 10, &t) < (double)INFINITY))
+            !(talc_small_choose(&s, multiprocessors, 99 << 10, &t) < (double)INFINITY))
             continue;
-        check_small(&s, &t, size);
+        check_small(&s, &t);
         forward += p.direction == TALC_FORWARD, gradients += s.phase_count > 1;
         split += t.splits > 1;
     }

@@ -17,9 +17,10 @@ TALC_BEGIN_DECLARATIONS
 
 enum {
     TALC_SMALL_CHANNELS = 8, ///< of a unit
+    TALC_SMALL_COLUMNS = 8,  ///< of a unit
     TALC_SMALL_WARPS = 8,    ///< of a block
     TALC_SMALL_PHASES = 16,
-    TALC_SMALL_VECTOR_BYTES = 16,
+    TALC_SMALL_VECTOR = 4, ///< elements of a load of 16 bytes
     /// Of shared memory, for a block, so that two of them fit a multiprocessor.
     TALC_SMALL_SHARED_BYTES = 110 << 10
 };
@@ -63,25 +64,19 @@ typedef struct talc_small_layout {
         by_halo_tile_rows;
 } talc_small_layout;
 
-/// Columns of a unit of elements of so many bytes.
-TALC_TILE_CONSTANT int talc_small_columns(int size)
-{
-    return 2 * TALC_SMALL_VECTOR_BYTES / size;
-}
-
 /// Elements that a row of a halo tile leaves out after the columns from one unit to the next. At
 /// stride 2 the vectors of neighbouring lanes would be 64 bytes apart without this, and their loads
 /// would have bank conflicts.
-TALC_TILE_CONSTANT int talc_small_hole(int size, int step_w)
+TALC_TILE_CONSTANT int talc_small_hole(int step_w)
 {
-    return step_w == 2 ? TALC_SMALL_VECTOR_BYTES / size : 0;
+    return step_w == 2 ? TALC_SMALL_VECTOR : 0;
 }
 
 /// Elements from the weights of one tap to the next in shared memory. A vector of padding avoids
 /// bank conflicts when they are written.
-TALC_TILE_MAP int talc_small_weights_pitch(int channels, int size)
+TALC_TILE_MAP int talc_small_weights_pitch(int channels)
 {
-    return channels + TALC_SMALL_VECTOR_BYTES / size;
+    return channels + TALC_SMALL_VECTOR;
 }
 
 /// Returns false where an extent is too large for 32-bit arithmetic, or there are too many taps or
@@ -92,15 +87,13 @@ bool talc_small_shape_of(const talc_conv2d_problem *p, talc_small_shape *s);
 /// where there is no kernel.
 int talc_small_taps(const talc_small_shape *s);
 
-/// Finds the tiles of the least estimate for elements of so many bytes and a GPU that lends a block
-/// so many bytes of shared memory. Returns that estimate without the launch, or INFINITY where
-/// there are no tiles.
-double talc_small_choose(const talc_small_shape *s, int size, int multiprocessors,
-                         int64_t block_shared, talc_small_tiles *best);
+/// Finds the tiles of the least estimate for a GPU that lends a block so many bytes of shared
+/// memory. Returns that estimate without the launch, or INFINITY where there are no tiles.
+double talc_small_choose(const talc_small_shape *s, int multiprocessors, int64_t block_shared,
+                         talc_small_tiles *best);
 
 /// The layout of a shape in such tiles.
-talc_small_layout talc_small_layout_of(const talc_small_shape *s, const talc_small_tiles *t,
-                                       int size);
+talc_small_layout talc_small_layout_of(const talc_small_shape *s, const talc_small_tiles *t);
 
 /// A block's first output channel, row and image, with its group and phase. Rows are those of the
 /// phase.
@@ -141,25 +134,25 @@ typedef struct talc_small_unit {
     int image, row, column;
 } talc_small_unit;
 
-TALC_TILE_MAP talc_small_unit talc_small_unit_of(const talc_small_layout *l, int columns, int unit)
+TALC_TILE_MAP talc_small_unit talc_small_unit_of(const talc_small_layout *l, int unit)
 {
     const int line = (int)talc_quotient(l->by_row_units, (uint32_t)unit),
               image = (int)talc_quotient(l->by_rows, (uint32_t)line);
     const talc_small_unit u = { image, line - image * l->t.rows,
-                                (unit - line * (int)l->by_row_units.by) * columns };
+                                (unit - line * (int)l->by_row_units.by) * TALC_SMALL_COLUMNS };
     return u;
 }
 
-/// The outputs of a unit beside each other, of at most `columns`; 0 where it has none.
+/// The outputs of a unit beside each other; 0 where it has none.
 TALC_TILE_MAP int talc_small_outputs_of(const talc_small_layout *l, const talc_small_block *b,
-                                        const talc_small_unit *u, int columns)
+                                        const talc_small_unit *u)
 {
     const talc_small_phase *f = &l->s.phases[b->phase];
     const int left = f->count_w - u->column;
     if (u->image >= l->t.images || b->image + u->image >= l->s.N || b->row + u->row >= f->count_h ||
         left <= 0)
         return 0;
-    return left < columns ? left : columns;
+    return left < TALC_SMALL_COLUMNS ? left : TALC_SMALL_COLUMNS;
 }
 
 /// The first element of a unit in channel `oc` of the output, whose others are out_column apart.

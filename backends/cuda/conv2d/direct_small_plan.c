@@ -93,9 +93,9 @@ int talc_small_taps(const talc_small_shape *s)
 
 /* Completes tiles whose groups of channels, groups of units and splits are given. Returns false
  * where they do not fit shared memory. */
-static bool complete(const talc_small_shape *s, int size, int64_t max_shared, talc_small_tiles *t)
+static bool complete(const talc_small_shape *s, int64_t max_shared, talc_small_tiles *t)
 {
-    const int64_t vector = TALC_SMALL_VECTOR_BYTES / size, unit = talc_small_columns(size),
+    const int64_t vector = TALC_SMALL_VECTOR, unit = TALC_SMALL_COLUMNS, size = sizeof(float),
                   row_units = talc_ceil_div(s->count_w, unit), max = 32 * t->unit_groups;
     if (row_units > max)
         return false;
@@ -106,7 +106,7 @@ static bool complete(const talc_small_shape *s, int size, int64_t max_shared, ta
     const int64_t down = (int64_t)(t->rows - 1) * s->step_h + (taps_h - 1) * s->dilation_h + 1;
     const int64_t columns = (row_units * unit - 1) * s->step_w + taps_w;
     const int64_t across =
-        columns + (columns - 1) / (unit * s->step_w) * talc_small_hole(size, s->step_w);
+        columns + (columns - 1) / (unit * s->step_w) * talc_small_hole(s->step_w);
     if (down > MAX || across > MAX || down * across * t->images > MAX)
         return false;
     /* An odd number of vectors from row to row: neighbouring lanes read neighbouring rows, and so
@@ -116,7 +116,7 @@ static bool complete(const talc_small_shape *s, int size, int64_t max_shared, ta
     t->halo_tile = t->halo_tile_rows * t->pitch * t->images;
     const int64_t channels = (int64_t)t->channel_groups * TALC_SMALL_CHANNELS,
                   sums_bytes = THREADS * TALC_SMALL_CHANNELS * unit * size,
-                  weights = taps_h * taps_w * talc_small_weights_pitch((int)channels, size),
+                  weights = taps_h * taps_w * talc_small_weights_pitch((int)channels),
                   channel_bytes = (t->halo_tile + weights) * size;
     int64_t stage_channels = talc_smaller(s->IC, max_shared / channel_bytes);
     if (stage_channels < s->IC) {
@@ -132,24 +132,20 @@ static bool complete(const talc_small_shape *s, int size, int64_t max_shared, ta
 }
 
 /* The constants were measured on an H200. A multiprocessor issues about 3 warp instructions a clock
- * cycle. A block waits for 6000 cycles, and for 1000 more in each stage. 784 layers of networks, in
- * f32, took 1.2 times as long. */
-static double seconds_of(const talc_small_shape *s, int size, int multiprocessors,
-                         const talc_small_tiles *t)
+ * cycle. A block waits for 6000 cycles, and for 1000 more in each stage. 784 layers of networks
+ * took MEASURED times as long. */
+static double seconds_of(const talc_small_shape *s, int multiprocessors, const talc_small_tiles *t)
 {
-    static const double CLOCK = 1.7e9, RATE = 3;
-    const int vector = TALC_SMALL_VECTOR_BYTES / size, unit = talc_small_columns(size),
-              taps_w = talc_small_taps(s);
+    static const double CLOCK = 1.7e9, RATE = 3, MEASURED = 1.2;
+    const int vector = TALC_SMALL_VECTOR, unit = TALC_SMALL_COLUMNS, taps_w = talc_small_taps(s);
     const double blocks_per_sm = (double)t->blocks / multiprocessors;
     const double waves = ceil(blocks_per_sm / 2);
     /* In a single wave, the blocks of the phase with the most taps end last. */
     double rows = waves > 1 ? 0 : s->taps_h;
     for (int i = 0; i < s->phase_count && waves > 1; i++)
         rows += (double)s->phases[i].taps_h / s->phase_count;
-    const double fma = size == 4 ? 1 : 2;
-    const double row =
-        (unit * s->step_w + taps_w) / (double)vector + 8 +
-        taps_w * (TALC_SMALL_CHANNELS / vector + 1 + TALC_SMALL_CHANNELS * unit * fma);
+    const double row = (unit * s->step_w + taps_w) / (double)vector + 8 +
+                       taps_w * (TALC_SMALL_CHANNELS / vector + 1 + TALC_SMALL_CHANNELS * unit);
     const double halo_tile =
         s->step_w == 2 ? t->halo_tile * 0.8 : t->halo_tile; /* without the holes */
     const double loads =
@@ -162,11 +158,11 @@ static double seconds_of(const talc_small_shape *s, int size, int multiprocessor
     const double stages = (double)talc_ceil_div(s->IC, t->stage_channels);
     const double resident = blocks_per_sm < 1 ? 1 : blocks_per_sm < 2 ? blocks_per_sm : 2;
     return waves * (6000 + 1000 * stages + resident * instructions * TALC_SMALL_WARPS / RATE) /
-           CLOCK * (size == 4 ? 1.2 : 1);
+           CLOCK * MEASURED;
 }
 
-double talc_small_choose(const talc_small_shape *s, int size, int multiprocessors,
-                         int64_t block_shared, talc_small_tiles *best)
+double talc_small_choose(const talc_small_shape *s, int multiprocessors, int64_t block_shared,
+                         talc_small_tiles *best)
 {
     const int64_t max_shared = talc_smaller(TALC_SMALL_SHARED_BYTES, block_shared);
     double smallest = INFINITY;
@@ -178,17 +174,16 @@ double talc_small_choose(const talc_small_shape *s, int size, int multiprocessor
                                    .unit_groups = units,
                                    .splits = TALC_SMALL_WARPS / channels / units };
             if ((channels > 1 && channels / 2 * TALC_SMALL_CHANNELS >= s->OC) ||
-                !complete(s, size, max_shared, &t))
+                !complete(s, max_shared, &t))
                 continue;
-            const double seconds = seconds_of(s, size, multiprocessors, &t);
+            const double seconds = seconds_of(s, multiprocessors, &t);
             if (seconds < smallest)
                 smallest = seconds, *best = t;
         }
     return smallest;
 }
 
-talc_small_layout talc_small_layout_of(const talc_small_shape *s, const talc_small_tiles *t,
-                                       int size)
+talc_small_layout talc_small_layout_of(const talc_small_shape *s, const talc_small_tiles *t)
 {
     talc_small_layout l = { .s = *s, .t = *t };
     l.channel_tiles =
@@ -196,7 +191,7 @@ talc_small_layout talc_small_layout_of(const talc_small_shape *s, const talc_sma
     l.row_tiles = talc_divisor_of(talc_ceil_div(s->count_h, t->rows));
     l.image_tiles = talc_divisor_of(talc_ceil_div(s->N, t->images));
     l.by_groups = talc_divisor_of(s->groups);
-    l.by_row_units = talc_divisor_of(talc_ceil_div(s->count_w, talc_small_columns(size)));
+    l.by_row_units = talc_divisor_of(talc_ceil_div(s->count_w, TALC_SMALL_COLUMNS));
     l.by_rows = talc_divisor_of(t->rows);
     l.by_pitch = talc_divisor_of(t->pitch);
     l.by_halo_tile_rows = talc_divisor_of(t->halo_tile_rows);

@@ -247,23 +247,17 @@ enum {
     SMALL_LEVELS
 };
 
-typedef struct small_map {
-    talc_small_layout layout;
-    int columns;
-} small_map;
-
 static int64_t small_element(const talc_owner_map *map, const int64_t numbers[])
 {
-    const small_map *m = KEPT(small_map, map);
-    const talc_small_shape *s = &m->layout.s;
-    const talc_small_block b = talc_small_block_of(&m->layout, (uint32_t)numbers[SMALL_BLOCK]);
-    const talc_small_warp w = talc_small_warp_of(&m->layout.t, (int)numbers[SMALL_WARP]);
-    const talc_small_unit u =
-        talc_small_unit_of(&m->layout, m->columns, w.unit + (int)numbers[SMALL_LANE]);
+    const talc_small_layout *m = KEPT(talc_small_layout, map);
+    const talc_small_shape *s = &m->s;
+    const talc_small_block b = talc_small_block_of(m, (uint32_t)numbers[SMALL_BLOCK]);
+    const talc_small_warp w = talc_small_warp_of(&m->t, (int)numbers[SMALL_WARP]);
+    const talc_small_unit u = talc_small_unit_of(m, w.unit + (int)numbers[SMALL_LANE]);
     const int oc = b.channel + w.channel + (int)numbers[SMALL_CHANNEL];
     return w.split == numbers[SMALL_SPLIT] && oc < s->OC &&
-                   numbers[SMALL_COLUMN] < talc_small_outputs_of(&m->layout, &b, &u, m->columns)
-               ? talc_small_first_of(&m->layout, &b, &u, b.group * s->OC + oc) +
+                   numbers[SMALL_COLUMN] < talc_small_outputs_of(m, &b, &u)
+               ? talc_small_first_of(m, &b, &u, b.group * s->OC + oc) +
                      numbers[SMALL_COLUMN] * s->out_column
                : -1;
 }
@@ -271,22 +265,21 @@ static int64_t small_element(const talc_owner_map *map, const int64_t numbers[])
 const char *talc_cuda_conv2d_direct_small_map(const talc_map_target *target, const void *problem,
                                               size_t limit, talc_owner_map *map)
 {
-    _Static_assert(sizeof(small_map) <= sizeof map->data, "a map keeps it");
+    _Static_assert(sizeof(talc_small_layout) <= sizeof map->data, "a map keeps it");
     (void)limit;
     const talc_conv2d_problem *p = problem;
     if (p->direction == TALC_GRAD_WEIGHT)
         return TALC_NO_MAP;
     if (p->dtype != TALC_F32)
         return "the data is not f32";
-    const int size = (int)talc_dtype_size(p->dtype);
     talc_small_shape shape;
     talc_small_tiles tiles;
     if (!talc_small_shape_of(p, &shape))
         return "an extent is too large, or there are too many taps or phases";
-    if (!(talc_small_choose(&shape, size, target->multiprocessors, target->block_shared, &tiles) <
+    if (!(talc_small_choose(&shape, target->multiprocessors, target->block_shared, &tiles) <
           (double)INFINITY))
         return "there is no kernel for so many taps, or no tile fits shared memory";
-    small_map m = { talc_small_layout_of(&shape, &tiles, size), talc_small_columns(size) };
+    const talc_small_layout m = talc_small_layout_of(&shape, &tiles);
     *map = (talc_owner_map){
         .levels = SMALL_LEVELS,
         .level = { [SMALL_BLOCK] = { "block", TALC_LEVEL_BLOCK, tiles.blocks },
@@ -294,7 +287,8 @@ const char *talc_cuda_conv2d_direct_small_map(const talc_map_target *target, con
                    [SMALL_LANE] = { "lane", TALC_LEVEL_LANE, 32 },
                    [SMALL_CHANNEL] = { "channel of the unit", TALC_LEVEL_REGISTER,
                                        TALC_SMALL_CHANNELS },
-                   [SMALL_COLUMN] = { "column of the unit", TALC_LEVEL_REGISTER, m.columns },
+                   [SMALL_COLUMN] = { "column of the unit", TALC_LEVEL_REGISTER,
+                                      TALC_SMALL_COLUMNS },
                    [SMALL_SPLIT] = { "split", TALC_LEVEL_SPLIT, tiles.splits } },
         .element = small_element,
     };
@@ -308,7 +302,7 @@ const char *talc_cuda_conv2d_direct_small_map(const talc_map_target *target, con
         map->text, sizeof map->text,
         "blocks of %d rows, images: %d; halo tile of %d rows of %d; a thread has 8 channels x %d "
         "columns",
-        tiles.rows, tiles.images, tiles.halo_tile_rows, tiles.pitch, m.columns);
+        tiles.rows, tiles.images, tiles.halo_tile_rows, tiles.pitch, TALC_SMALL_COLUMNS);
     keep(map, &m, sizeof m);
     return NULL;
 }
