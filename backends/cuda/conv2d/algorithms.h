@@ -61,6 +61,21 @@ TALC_BEGIN_DECLARATIONS
 TALC_CUDA_CONV2D_TABLE(TALC_CUDA_CONV2D_FUNCTIONS)
 #undef TALC_CUDA_CONV2D_FUNCTIONS
 
+/// The functions of an algorithm without these directions.
+#define TALC_CUDA_FORM_NONE(name, why)                                                             \
+    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
+                                               size_t limit, talc_plan *plan)                      \
+    {                                                                                              \
+        (void)device, (void)problem, (void)limit, (void)plan;                                      \
+        return why;                                                                                \
+    }                                                                                              \
+    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
+                                              const talc_plan *plan, const void *arguments)        \
+    {                                                                                              \
+        (void)device, (void)problem, (void)plan, (void)arguments;                                  \
+        return TALC_UNSUPPORTED; /* no plan leads here */                                          \
+    }
+
 talc_map_function talc_cuda_conv2d_implicit_gemm_wgmma_map,
     talc_cuda_conv2d_implicit_gemm_wgmma_tf32_map, talc_cuda_conv2d_implicit_gemm_rows_tf32_map,
     talc_cuda_conv2d_implicit_gemm_mma_map, talc_cuda_conv2d_implicit_gemm_mma_tf32_map,

@@ -140,17 +140,4 @@ talc_status talc_cuda_conv2d_implicit_gemm_bands_gradient_run(talc_device *devic
     return status;
 }
 
-const char *talc_cuda_conv2d_implicit_gemm_bands_plan(const talc_device *device,
-                                                      const void *problem, size_t limit,
-                                                      talc_plan *plan)
-{
-    (void)device, (void)problem, (void)limit, (void)plan;
-    return "it has only a weight gradient";
-}
-
-talc_status talc_cuda_conv2d_implicit_gemm_bands_run(talc_device *device, const void *problem,
-                                                     const talc_plan *plan, const void *arguments)
-{
-    (void)device, (void)problem, (void)plan, (void)arguments;
-    return TALC_UNSUPPORTED; /* no plan leads here */
-}
+TALC_CUDA_FORM_NONE(implicit_gemm_bands, "it has only a weight gradient")

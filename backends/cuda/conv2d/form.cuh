@@ -49,17 +49,6 @@
 /// Of a form for f32 alone.
 #define TALC_CUDA_FORM_F32(name, ...) TALC_CUDA_FORM_OF(with_f32, name, __VA_ARGS__)
 
-/// Of an algorithm without these directions.
-#define TALC_CUDA_FORM_NONE(name, why)                                                             \
-    TALC_CUDA_FORM_PLAN(name)                                                                      \
-    {                                                                                              \
-        return why;                                                                                \
-    }                                                                                              \
-    TALC_CUDA_FORM_RUN(name)                                                                       \
-    {                                                                                              \
-        return TALC_UNSUPPORTED; /* no plan leads here */                                          \
-    }
-
 /// The gradients of an algorithm whose input gradient is its forward direction with the rotated
 /// kernel (input_gradient.h), with the functions of its weight gradient, which take the types of
 /// the op. `why` refuses both.
