@@ -698,9 +698,13 @@ const char *talc_gemm_plan(talc_gemm_layout *g, const talc_gemm_form *form,
         refusal = talc_gemm_refuses_sums(talc_gemm_fewest_products(p));
     if (refusal == NULL && form->staged)
         refusal = staged_refuses(g, &forward);
-    if (refusal == NULL && !talc_gemm_choose(g, form, p, gpu, limit, choice, seconds))
-        refusal = form->staged && g->group_in > TALC_GEMM_MAX_STAGED_K_TILES * TALC_GEMM_STEP
-                      ? "sums of more than 128 channels, or the rows do not fit shared memory"
-                      : "the input under a tile does not fit shared memory";
-    return refusal;
+    if (refusal != NULL || talc_gemm_choose(g, form, p, gpu, limit, choice, seconds))
+        return refusal;
+    /* Where a tile of staged rows fits, the sums are too long. */
+    for (int i = 0; form->staged && i < TALC_GEMM_ARRANGEMENTS; i++) {
+        const talc_gemm_choice tried = { .arrangement = i, .channels = TALC_GEMM_STEP };
+        if (set_tiles(g, form, &forward, gpu, tried))
+            return "sums of more than 128 channels";
+    }
+    return "the input under a tile does not fit shared memory";
 }
