@@ -1,5 +1,5 @@
-/* How the CUDA algorithms of conv2d plan, on GPUs that need not be there: a plan looks at the
- * problem, the limit and what the GPU is alone. */
+/* How the CUDA algorithms of conv2d and of batch norm plan, on GPUs that need not be there: a plan
+ * looks at the problem, the limit and what the GPU is alone. */
 #include "tests/support/hooks.h"
 
 #include "backends/cuda/conv2d/direct_small.h"
@@ -280,6 +280,24 @@ Test(conv2d_plans, rounds_of_an_input_gradient_fit_32_bits)
         (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
     cr_expect_eq(talc_cuda_conv2d_pointwise_mma_gradient_plan(&gpu, &p, (size_t)512 << 20, &plan),
                  NULL);
+}
+
+/* Of a channel that is too long for the algorithm without a workspace. */
+Test(conv2d_plans, batch_norms_of_long_channels_take_little_workspace)
+{
+    talc_batch_norm2d_problem p = { .direction = TALC_FORWARD,
+                                    .dtype = TALC_F32,
+                                    .N = 3,
+                                    .C = 2,
+                                    .H = 40000,
+                                    .W = 50000,
+                                    .training = true };
+    for (int i = 0; i < 2; i++, p.direction = TALC_GRAD_INPUT) {
+        talc_plan parts = { .workspace = 0 }, channels = { .workspace = 0 };
+        cr_assert_null(talc_cuda_batch_norm2d[0].plan(&gpu, &p, 0, &parts));
+        cr_expect(parts.workspace <= (size_t)256 << 10, "%zu bytes", parts.workspace);
+        cr_expect_not_null(talc_cuda_batch_norm2d[1].plan(&gpu, &p, 0, &channels));
+    }
 }
 
 /* A block of GPUs of compute capability 8.6 and 8.9 has less shared memory than one of 8.0. */

@@ -12,13 +12,14 @@
 ///             that the tile meets. Then it does the last step (ops/norm.h). Where x has gaps, no
 ///             tile crosses the end of an image.
 ///
-///             In training a channel is first cut into parts of about 16384 values: several planes,
-///             or a piece of one. A block computes the mean of a part and its sum of squared
-///             deviations, in f64 and relative to one of its values. Chan's formula joins the parts
-///             of a channel. If there are few, every block of the normalising kernel joins those
-///             that it needs. Else a kernel in between does, a warp or a block for each channel, in
-///             a tree of fixed shape. The normalising kernel starts at the end of x, which is still
-///             in the L2 cache, and updates the running statistics last.
+///             In training a channel is first cut into parts of about 16384 values, or into some
+///             thousand parts: several planes, or a piece of one. A block computes the mean of a
+///             part and its sum of squared deviations, in f64 and relative to one of its values.
+///             Chan's formula joins the parts of a channel. If there are few, every block of the
+///             normalising kernel joins those that it needs. Else a kernel in between does, a warp
+///             or a block for each channel, in a tree of fixed shape. The normalising kernel starts
+///             at the end of x, which is still in the L2 cache, and updates the running statistics
+///             last.
 ///   channels  A block has a channel, which it reads twice in training. It is for channels of few
 ///             values, and works without a workspace.
 ///
@@ -253,8 +254,9 @@ static norm_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.activation = p->activation;
     plan.moves = a != NULL && a->running_mean != NULL && p->momentum != 0;
     if (plan.plane > 0) {
-        plan.images = plan.plane < PART_VALUES ? PART_VALUES / plan.plane : 1;
-        plan.length = plan.plane < PART_VALUES ? plan.plane : PART_VALUES;
+        const int64_t values = values_of_part(p->N * plan.plane, FORWARD_PARTS);
+        plan.images = talc_larger(values / plan.plane, 1);
+        plan.length = talc_smaller(plan.plane, values);
         plan.parts_of_plane = talc_ceil_div(plan.plane, plan.length);
         plan.parts_of_channel = talc_ceil_div(p->N, plan.images) * plan.parts_of_plane;
     }

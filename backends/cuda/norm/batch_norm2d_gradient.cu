@@ -227,9 +227,7 @@ static gradient_plan<T> plan_of(const talc_batch_norm2d_problem *p,
     plan.activation = p->activation;
     plan.training = p->training;
     if (plan.plane > 0) {
-        int64_t values = PART_VALUES;
-        while (values * MAX_PARTS < p->N * plan.plane)
-            values *= 2;
+        const int64_t values = values_of_part(p->N * plan.plane, GRADIENT_PARTS);
         plan.images = talc_larger(values / plan.plane, 1);
         plan.length = talc_smaller(plan.plane, values);
         plan.segments = talc_ceil_div(plan.plane, plan.length);

@@ -7,9 +7,18 @@
 namespace talc
 {
 
-/* Values of a part, and the maximum of parts with one mean. Each block of the second pass reads the
- * sums of all of these. */
-constexpr int64_t PART_VALUES = 16384, MAX_PARTS = 1024;
+/* Values of a part, and about as many parts has a channel at most: of a gradient, where each block
+ * of the second pass reads the sums of all of these, and forward. */
+constexpr int64_t PART_VALUES = 16384, GRADIENT_PARTS = 1024, FORWARD_PARTS = 4096;
+
+/* Of a part of a channel of `count` values. */
+inline int64_t values_of_part(int64_t count, int64_t max_parts)
+{
+    int64_t values = PART_VALUES;
+    while (values * max_parts < count)
+        values *= 2;
+    return values;
+}
 
 /* FIRST writes the sums of each part. SECOND adds up the sums of all parts with the same mean, and
  * writes dx of a part. BOTH does both where there is only one part. */

@@ -343,7 +343,7 @@ struct affine_tiling {
         width = along < WARP ? WARP / along : 1;
         length = talc_smaller(p->plane, VALUES);
         samples = talc_larger(1, VALUES / talc_larger(1, width * length));
-        while (parts(p) > MAX_PARTS)
+        while (parts(p) > GRADIENT_PARTS)
             (samples < p->N ? samples : length) *= 2;
         tiles = talc_ceil_div(p->C, width);
     }
@@ -438,9 +438,8 @@ static rows_plan<T> plan_of(const talc_group_norm_problem *p, const talc_group_n
     norm.eps = p->eps;
     norm.activation = p->activation;
     norm.images = 1;
-    norm.length = PART_VALUES;
-    while (p->direction != TALC_FORWARD && norm.plane > norm.length * MAX_PARTS)
-        norm.length *= 2;
+    norm.length =
+        values_of_part(norm.plane, p->direction == TALC_FORWARD ? FORWARD_PARTS : GRADIENT_PARTS);
     norm.parts_of_plane = norm.parts_of_channel = talc_ceil_div(norm.plane, norm.length);
     if (a == NULL)
         return plan;
