@@ -1,6 +1,6 @@
 #include "backends/cuda/matmul/f32_product.h"
 
-#include "backends/cuda/matmul/tensor_cores.h"
+#include "backends/cuda/matmul/forms.h"
 
 static talc_matmul_problem problem_of(const talc_cuda_product *product)
 {
@@ -30,7 +30,7 @@ const char *talc_cuda_product_plan(const talc_device *device, const talc_cuda_pr
     if (product->ldc != product->N ||
         (product->batch > 1 && product->c_stride != product->M * product->N))
         return "there are gaps between the results of products";
-    return talc_cuda_tensor_cores_plan(device, &p, limit, plan);
+    return talc_cuda_matmul_tensor_cores_plan(device, &p, limit, plan);
 }
 
 talc_status talc_cuda_product_run(talc_device *device, const char *who,
@@ -49,5 +49,5 @@ talc_status talc_cuda_product_run(talc_device *device, const char *who,
         .a = product->a,
         .b = product->b,
     };
-    return talc_cuda_tensor_cores_run(device, &p, &plan, &arguments);
+    return talc_cuda_matmul_tensor_cores_run(device, &p, &plan, &arguments);
 }

@@ -1,5 +1,5 @@
-/// The algorithms of matrix products that take neither a workspace nor cuBLAS, for 1x1 convolutions
-/// of images of one pixel, which are such a product. Private to backends/cuda.
+/// The algorithms of matrix products that are not cuBLAS's. Convolutions call some: of 1x1 kernels
+/// on images of one pixel, and those that im2col makes. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 #define TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 
@@ -17,6 +17,8 @@ TALC_BEGIN_DECLARATIONS
 TALC_CUDA_MATMUL_FORM(dot)
 TALC_CUDA_MATMUL_FORM(tiles)
 TALC_CUDA_MATMUL_FORM(small_tiles)
+TALC_CUDA_MATMUL_FORM(tensor_cores)
+TALC_CUDA_MATMUL_FORM(split_on_load)
 #undef TALC_CUDA_MATMUL_FORM
 
 TALC_END_DECLARATIONS

@@ -25,7 +25,6 @@
 #include "backends/cuda/matmul/estimate.h"
 #include "backends/cuda/matmul/forms.h"
 #include "backends/cuda/matmul/small.cuh"
-#include "backends/cuda/matmul/tensor_cores.h"
 #include "ops/matmul.h"
 
 #include <cmath>
@@ -494,10 +493,10 @@ talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_mat
 const talc_algorithm talc_cuda_matmul[] = {
     talc_cuda_algorithm<talc_cuda_matmul_dot_plan, talc_cuda_matmul_dot_run>(
         "dot", { "the data's own type, FMA", TALC_STRICT, false }),
-    talc_cuda_algorithm<talc_cuda_tensor_cores_plan, talc_cuda_tensor_cores_run>(
+    talc_cuda_algorithm<talc_cuda_matmul_tensor_cores_plan, talc_cuda_matmul_tensor_cores_run>(
         "tensor_cores",
         { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false }, "packed"),
-    talc_cuda_algorithm<talc_cuda_split_on_load_plan, talc_cuda_split_on_load_run>(
+    talc_cuda_algorithm<talc_cuda_matmul_split_on_load_plan, talc_cuda_matmul_split_on_load_run>(
         "tensor_cores",
         { "halves in three products on tensor cores, sums in f32", TALC_STRICT, false },
         "split on load"),

@@ -10,7 +10,7 @@
 /// blocks share the reduction of each, and a last kernel adds their sums in order.
 ///
 /// Arithmetic: as tensor_cores.cu's, with a scale for each row and K tile of the streamed operand.
-#include "backends/cuda/matmul/tensor_cores.h"
+#include "backends/cuda/matmul/forms.h"
 
 #include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/panel_product.cuh"
@@ -501,8 +501,9 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
            storing;
 }
 
-const char *talc_cuda_split_on_load_plan(const talc_device *device, const talc_matmul_problem *p,
-                                         size_t limit, talc_plan *plan)
+const char *talc_cuda_matmul_split_on_load_plan(const talc_device *device,
+                                                const talc_matmul_problem *p, size_t limit,
+                                                talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     if (const char *reason = product_refuses(device, p))
@@ -551,9 +552,9 @@ static cudaError_t launch(talc_device *device, const split_product &p, int colum
                            : launch_product<split_form<ALONG_K, 32>>(device, p);
 }
 
-talc_status talc_cuda_split_on_load_run(talc_device *device, const talc_matmul_problem *p,
-                                        const talc_plan *plan,
-                                        const talc_matmul_arguments *arguments)
+talc_status talc_cuda_matmul_split_on_load_run(talc_device *device, const talc_matmul_problem *p,
+                                               const talc_plan *plan,
+                                               const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)

@@ -18,7 +18,7 @@
 /// Arithmetic: as in implicit_gemm. The elements that underflow when scaled are counted row by row.
 /// A sum is recomputed by FFMA where it is not well above the error that they can cause, or is not
 /// finite.
-#include "backends/cuda/matmul/tensor_cores.h"
+#include "backends/cuda/matmul/forms.h"
 
 #include "backends/cuda/gemm/costs.h"
 #include "backends/cuda/gemm/panel_product.cuh"
@@ -384,8 +384,9 @@ static double seconds_of(const talc_device *device, const talc_matmul_problem *p
                             activating + storing);
 }
 
-const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_matmul_problem *p,
-                                        size_t limit, talc_plan *plan)
+const char *talc_cuda_matmul_tensor_cores_plan(const talc_device *device,
+                                               const talc_matmul_problem *p, size_t limit,
+                                               talc_plan *plan)
 {
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     if (const char *reason = product_refuses(device, p))
@@ -433,9 +434,9 @@ const char *talc_cuda_tensor_cores_plan(const talc_device *device, const talc_ma
     return NULL;
 }
 
-talc_status talc_cuda_tensor_cores_run(talc_device *device, const talc_matmul_problem *p,
-                                       const talc_plan *plan,
-                                       const talc_matmul_arguments *arguments)
+talc_status talc_cuda_matmul_tensor_cores_run(talc_device *device, const talc_matmul_problem *p,
+                                              const talc_plan *plan,
+                                              const talc_matmul_arguments *arguments)
 {
     const talc_status status = talc_cuda_enter(device, "matmul");
     if (status != TALC_OK)
