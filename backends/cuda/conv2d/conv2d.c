@@ -16,6 +16,14 @@ static bool is_forward(const void *problem)
     return ((const talc_conv2d_problem *)problem)->direction == TALC_FORWARD;
 }
 
+static const char *op_of(const void *problem)
+{
+    const talc_direction direction = ((const talc_conv2d_problem *)problem)->direction;
+    return direction == TALC_FORWARD      ? "conv2d"
+           : direction == TALC_GRAD_INPUT ? "conv2d.grad_input"
+                                          : "conv2d.grad_weight";
+}
+
 #define DIRECTIONS(name, ...)                                                                      \
     static const char *name##_plan(const talc_device *device, const void *problem, size_t limit,   \
                                    talc_plan *plan)                                                \
@@ -27,7 +35,9 @@ static bool is_forward(const void *problem)
     static talc_status name##_run(talc_device *device, const void *problem, const talc_plan *plan, \
                                   const void *arguments)                                           \
     {                                                                                              \
-        return is_forward(problem)                                                                 \
+        const talc_status status = talc_cuda_enter(device, op_of(problem));                        \
+        return status != TALC_OK ? status                                                          \
+               : is_forward(problem)                                                               \
                    ? talc_cuda_conv2d_##name##_run(device, problem, plan, arguments)               \
                    : talc_cuda_conv2d_##name##_gradient_run(device, problem, plan, arguments);     \
     }

@@ -35,9 +35,6 @@
     {                                                                                              \
         const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
         const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
-        const talc_status status = talc_cuda_enter(device, "conv2d");                              \
-        if (status != TALC_OK)                                                                     \
-            return status;                                                                         \
         return talc::with(p->dtype, [&](auto element) -> talc_status {                             \
             using T [[maybe_unused]] = typename decltype(element)::type;                           \
             return run_it;                                                                         \

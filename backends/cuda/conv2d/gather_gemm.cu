@@ -651,9 +651,6 @@ template <int PARTS>
 talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                 const talc_conv2d_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
     const bool vectors = p->OH * p->OW % FOUR == 0 && is_aligned(a->y) && is_aligned(a->residual);
     return !vectors                             ? run_of<PARTS, false, false>(device, p, plan, a)
            : has_vectors(p) && is_aligned(a->x) ? run_of<PARTS, true, true>(device, p, plan, a)

@@ -387,9 +387,6 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
                                         const talc_plan *planned,
                                         const talc_conv2d_arguments *given)
 {
-    talc_status status = talc_cuda_enter(device, "conv2d.grad_input");
-    if (status != TALC_OK)
-        return status;
     const phases of = phases_of(p);
     const int64_t round = has_phases(p) ? *(const int64_t *)talc_plan_data(planned) : 0;
     const phases_layout l = layout_of(p, of, round);
@@ -397,7 +394,7 @@ talc_status talc_cuda_conv2d_phases_run(talc_cuda_forward_plan plan, talc_cuda_f
         taps_of(of.h, p->stride_h), taps_of(of.w, p->stride_w), {}, (int)p->stride_w
     };
     memcpy(to.at, l.weights_at, sizeof to.at);
-    status = with_float(p->dtype, [&](auto element) {
+    const talc_status status = with_float(p->dtype, [&](auto element) {
         rotate<typename decltype(element)::type>(device, p, to, given->base.workspace, given->w);
         return talc_cuda_launched(device, "conv2d.grad_input");
     });

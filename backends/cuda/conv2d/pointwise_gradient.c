@@ -90,9 +90,6 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *arguments, bool tf32)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
     if (p->direction == TALC_GRAD_WEIGHT)
         return grad_weight(device, p, plan, arguments, tf32);
     const int64_t IC = p->C / p->groups, P = p->H * p->W;

@@ -443,9 +443,6 @@ template <int PRODUCTS>
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
     if (p->H * p->W % FOUR == 0 && is_aligned(a->x) && is_aligned(a->y) && is_aligned(a->residual))
         return with_steps<PRODUCTS, true>(device, p, own_plan<pointwise_choice>(plan), a);
     return with_steps<PRODUCTS, false>(device, p, choose(device, p, PRODUCTS, false), a);

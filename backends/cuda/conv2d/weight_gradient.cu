@@ -572,9 +572,6 @@ template <typename Form>
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d.grad_weight");
-    if (status != TALC_OK)
-        return status;
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     const weight_plan &w = *(const weight_plan *)talc_plan_data(plan);
     gemm_problem x = {}, dy = {};

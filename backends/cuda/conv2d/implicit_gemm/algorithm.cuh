@@ -40,9 +40,6 @@ template <typename Form>
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "conv2d");
-    if (status != TALC_OK)
-        return status;
     const talc_gemm_choice *choice = (const talc_gemm_choice *)talc_plan_data(plan);
     const talc_cuda_state &gpu = *talc_cuda_state_of(device);
     gemm_problem g = {};
