@@ -102,10 +102,13 @@ def main(build, device="cuda"):
     print(f"{rates['description']}: a large product makes {number(rates['product_flops_per_second'] / 1e12)} TFLOP/s, "
           f"a large copy moves {number(rates['copy_bytes_per_second'] / 1e9, 4)} GB/s.")
     if has_torch(device):
+        import bench_products
         import bench_torch
         for title, problems in ("Convolutions", ["A", "B", "gpu"]), ("Gradients", GRADIENTS), ("Transposed", TRANSPOSED):
             print(f"\n## {title}\n")
             bench_torch.main(command, problems)
+        print("\n## Matrix products", flush=True)
+        bench_products.main(str(Path(build) / "libtalc.so"), 100)
     else:
         print_convolutions(command, device)
     print_ops("Other ops", command, device, OPS, what)
