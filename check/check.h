@@ -35,7 +35,7 @@ typedef enum talc_check_kind {
     TALC_CHECK_RANDOM,   ///< uniform random data, the probable bound
     TALC_CHECK_CONSTANT, ///< every rounding goes the same way: the guaranteed bound, here and below
     TALC_CHECK_WIDE,     ///< 20 binades within every window
-    TALC_CHECK_HUGE,     ///< one value 2^30 times the others
+    TALC_CHECK_HUGE,     ///< one value 2^30 times the others, beside zeros where it is multiplied
     TALC_CHECK_TINY,     ///< blocks of values 2^-30 times the others, or denormal
     TALC_CHECK_NAN, ///< one NaN in an input (conv2d: in each in turn): outputs that read it are
                     ///< NaN, no others

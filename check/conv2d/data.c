@@ -85,15 +85,6 @@ static void keep_from_zero(const talc_conv2d_problem *p, double *const arrays[CH
     }
 }
 
-/* An algorithm that leaves out zeros of one operand must not leave out a NaN or an infinity of the
- * other with them. */
-static void put_zeros(double *values, int64_t count, uint64_t seed)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (talc_check_bits(seed, (uint64_t)i) % 4 == 0)
-            values[i] = 0;
-}
-
 /* Whether results are rounded anew by an activation. */
 static bool is_curved(const talc_conv2d_problem *p)
 {
@@ -133,8 +124,21 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
                             i == second ? scale : added,
                             talc_check_bits(seed, (uint64_t)order + 1));
     }
-    if (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY)
-        put_zeros(values->of[second], list[second].count, talc_check_bits(seed, 5));
+    /* An algorithm that leaves out zeros of one operand must not leave out a NaN or an infinity of
+     * the other with them. */
+    if (kind == TALC_CHECK_NAN || kind == TALC_CHECK_INFINITY || kind == TALC_CHECK_HUGE)
+        talc_check_put_zeros(values->of[second], list[second].count, talc_check_bits(seed, 5));
+    /* Beside a huge value others may lose digits, which counts where it meets a zero. It stands in
+     * the second operand of every other problem. */
+    const int64_t count = list[second].count;
+    if (kind == TALC_CHECK_HUGE && talc_check_bits(seed + (uint64_t)count, 6) % 2 == 0 &&
+        count > 0) {
+        double *x = values->of[first];
+        for (int64_t i = 0; i < list[first].count; i++)
+            x[i] = fabs(x[i]) > 1 ? 1 : x[i];
+        talc_check_put_zeros(x, list[first].count, talc_check_bits(seed, 7));
+        values->of[second][talc_check_bits(seed, 8) % (uint64_t)count] = 0x1p30;
+    }
     if (p->direction != TALC_FORWARD)
         return;
     if (p->activation == TALC_ACTIVATION_RELU ||
@@ -185,7 +189,7 @@ bool talc_check_conv2d_inject(const check_problem *problem, talc_check_kind kind
         if (!isfinite(x[i]))
             x[i] = 1;
     if (which == talc_check_conv2d_read(direction, 1))
-        put_zeros(x, list[first].count, talc_check_bits(seed, 7));
+        talc_check_put_zeros(x, list[first].count, talc_check_bits(seed, 7));
     injected[at] = is_nan ? (double)NAN : number % 2 == 0 ? -(double)INFINITY : (double)INFINITY;
     return true;
 }

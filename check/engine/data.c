@@ -151,6 +151,13 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
         values[talc_check_bits(seed, UINT64_MAX) % (uint64_t)count] = odd;
 }
 
+void talc_check_put_zeros(double *values, int64_t count, uint64_t seed)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (talc_check_bits(seed, (uint64_t)i) % 4 == 0 && fabs(values[i]) < 0x1p20)
+            values[i] = 0;
+}
+
 void talc_check_fill_integers(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
                               uint64_t seed)
 {

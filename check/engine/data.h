@@ -58,6 +58,9 @@ double talc_check_shown(double value);
 void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check_kind kind,
                      double largest, double scale, uint64_t seed);
 
+/// Makes a quarter of them zeros, of those below 2^20 in magnitude.
+void talc_check_put_zeros(double *values, int64_t count, uint64_t seed);
+
 /// Integers. EXACT: few numbers, many of them equal. HUGE: over the whole range of the type; of i64
 /// multiples of 2^40, whose sums have few enough digits, also after they wrapped around, for a
 /// double to hold.

@@ -162,6 +162,10 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
         talc_check_fill(values->of[i], list[i].count, p->dtype,
                         one && i != odd ? TALC_CHECK_RANDOM : kind, largest, 1,
                         talc_check_bits(seed, (uint64_t)i + 5));
+    /* Beside a huge value others may lose digits, which counts where it meets a zero. */
+    if (kind == TALC_CHECK_HUGE)
+        talc_check_put_zeros(values->of[odd == A ? B : A], list[odd == A ? B : A].count,
+                             talc_check_bits(seed, 9));
     /* A negative bias of all outputs of a column would leave a ReLU nothing but zeros. */
     for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
         if (kind == TALC_CHECK_RANDOM)

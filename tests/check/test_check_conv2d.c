@@ -457,8 +457,9 @@ Test(check_conv2d, kinds_of_data_of_gradients)
             squares += (double)powl(result_expected(&q, j).value, 2) / (double)results;
         cr_assert(squares > 0.3 && squares < 2, "%s: results of size %g", posers[i], sqrt(squares));
         q.direction->fill(&q.problem, TALC_CHECK_HUGE, 1, &q.values);
-        cr_assert(count_of(first_of(&q), firsts, is_huge) == 1 &&
-                  count_of(second_of(&q), seconds, is_huge) == 0);
+        cr_assert(count_of(first_of(&q), firsts, is_huge) +
+                      count_of(second_of(&q), seconds, is_huge) ==
+                  1);
         /* One place at a time, in each operand and with either sign. */
         static const talc_check_kind kinds[] = { TALC_CHECK_NAN, TALC_CHECK_INFINITY };
         for (int k = 0; k < 2; k++) {

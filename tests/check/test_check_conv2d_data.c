@@ -77,7 +77,7 @@ Test(check_conv2d_data, kinds_of_data)
     refill(&q, TALC_CHECK_INFINITY, 1);
     cr_assert(count_of(q.x, x, is_infinite) == 1 && count_of(q.w, w, is_infinite) == 0);
     refill(&q, TALC_CHECK_HUGE, 1);
-    cr_assert(count_of(q.x, x, is_huge) == 1 && count_of(q.w, w, is_huge) == 0);
+    cr_assert(count_of(q.x, x, is_huge) + count_of(q.w, w, is_huge) == 1);
     refill(&q, TALC_CHECK_TINY, 1);
     cr_assert(count_of(q.x, x, is_tiny) > x / 3 && count_of(q.w, w, is_tiny) == 0);
     refill(&q, TALC_CHECK_WIDE, 1);

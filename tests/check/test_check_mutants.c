@@ -233,6 +233,7 @@ Test(check_mutants, each_kind_alone_rejects_a_mutant)
         { TALC_CHECK_CONSTANT, MUTANT_BFLOAT },
         { TALC_CHECK_WIDE, MUTANT_CANCELLING },
         { TALC_CHECK_HUGE, MUTANT_CLAMPED },
+        { TALC_CHECK_HUGE, MUTANT_SCALED },
         { TALC_CHECK_TINY, MUTANT_FLUSHED },
         { TALC_CHECK_NAN, MUTANT_NAN_ZERO },
         { TALC_CHECK_INFINITY, MUTANT_ZERO_WEIGHTS },

@@ -214,6 +214,15 @@ static bool over_padding(const mutant_work *k, const mutant_position *at, int64_
     return p->padding_mode == TALC_PADDING_ZEROS && (h < 0 || h >= p->H || w < 0 || w >= p->W);
 }
 
+/* The step in which the elements of x are held that the output in column `j` of the tile sums. */
+static double step_of(const mutant_work *k, int64_t j)
+{
+    double largest = 0;
+    for (int64_t t = 0; t < k->terms && mutant_is(MUTANT_SCALED) && k->p.dtype == TALC_F32; t++)
+        largest = fmax(largest, fabs(mutant_load(k, k->a.base.workspace, t * k->width + j)));
+    return largest > 0 && isfinite(largest) ? ldexp(1, ilogb(largest) - 39) : 0;
+}
+
 /* The sum of the output in column `j` of the tile; `slot` of the workspace holds it meanwhile. */
 static double sum_of(const mutant_work *k, const mutant_position *at, int64_t j, int64_t slot)
 {
@@ -223,9 +232,11 @@ static double sum_of(const mutant_work *k, const mutant_position *at, int64_t j,
     if (!mutant_is(MUTANT_STALE_SUM) && !stale)
         mutant_store(k, workspace, slot, 0);
     double sum = mutant_load(k, workspace, slot);
+    const double step = step_of(k, j);
     for (int64_t i = 0; i < k->terms; i++) {
         const int64_t t = k->backwards ? k->terms - 1 - i : i;
-        const double x = mutant_load(k, workspace, t * k->width + j), w = read_w(k, at, t);
+        const double its = mutant_load(k, workspace, t * k->width + j), w = read_w(k, at, t),
+                     x = step > 0 ? rint(its / step) * step : its;
         if (mutant_is(MUTANT_RESTART) && i == 64)
             sum = 0;
         if (mutant_is(MUTANT_TAP_TWICE) && i == 0)

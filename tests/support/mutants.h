@@ -70,6 +70,7 @@
     X(MUTANT_F64_NARROW, "f64 narrow", "f64 computed in f32")                                      \
     X(MUTANT_NOT_WIDE, "not wide", "sums in the data's type, declared as f64 accumulation")        \
     X(MUTANT_CANCELLING, "cancelling", "(x + m) w - m w with m = max |x|, declared strict")        \
+    X(MUTANT_SCALED, "scaled", "f32 x of a window held to 2^-39 of its largest")                   \
     X(MUTANT_ROUNDED, "rounded", "results rounded to multiples of 2^-12")                          \
     X(MUTANT_CLAMPED, "clamped", "x limited to +-65504")                                           \
     X(MUTANT_FLUSHED, "flushed", "denormal operands and results taken as 0")                       \
