@@ -300,6 +300,43 @@ Test(conv2d_plans, batch_norms_of_long_channels_take_little_workspace)
     }
 }
 
+/* Where TF32 is admitted cuBLAS streams a large matrix faster than `split on load`, but for very
+ * few rows by one that is not transposed. */
+Test(conv2d_plans, products_of_few_rows_with_tf32)
+{
+    static const struct {
+        int64_t M, K, N;
+        bool transposed, cublas;
+    } cases[] = {
+        { 32, 25088, 4096, true, true },   { 32, 4096, 25088, false, true },
+        { 64, 16384, 24576, false, true }, { 128, 4096, 11008, true, true },
+        { 8, 25088, 4096, true, true },    { 8, 25088, 4096, false, false },
+    };
+    state = (talc_cuda_state){ .multiprocessors = 132, .capability = 90 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t K = cases[i].K, N = cases[i].N;
+        const talc_matmul_problem p = { .dtype = TALC_F32,
+                                        .M = cases[i].M,
+                                        .N = N,
+                                        .K = K,
+                                        .transpose_b = cases[i].transposed,
+                                        .lda = K,
+                                        .ldb = cases[i].transposed ? K : N,
+                                        .batch = 1 };
+        double seconds[2] = { 0 };
+        for (const talc_algorithm *of = talc_cuda_matmul; of->name != NULL; of++) {
+            const bool tf32 = of->arithmetic.precision == TALC_TF32;
+            talc_plan plan = { .workspace = 0 };
+            if (!tf32 && (of->form == NULL || strcmp(of->form, "split on load") != 0))
+                continue;
+            cr_assert_null(of->plan(&gpu, &p, (size_t)1 << 30, &plan));
+            seconds[tf32] = plan.seconds;
+        }
+        cr_expect((seconds[1] < seconds[0]) == cases[i].cublas, "case %d: %g, cublas %g", (int)i,
+                  seconds[0], seconds[1]);
+    }
+}
+
 /* A block of GPUs of compute capability 8.6 and 8.9 has less shared memory than one of 8.0. */
 Test(conv2d_plans, direct_fits_the_gpus_shared_memory)
 {
