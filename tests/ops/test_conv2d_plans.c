@@ -300,6 +300,30 @@ Test(conv2d_plans, batch_norms_of_long_channels_take_little_workspace)
     }
 }
 
+/* At a stride gather_gemm computes dx phase by phase: faster than implicit_gemm where one phase has
+ * taps, as of 1x1 kernels, slower where four have. */
+Test(conv2d_plans, phases_of_an_input_gradient_are_estimated_as_measured)
+{
+    static const struct {
+        const char *text;
+        bool gathers;
+    } cases[] = {
+        { "n32c192h28w28o384k2x2s2x2_dx", false },
+        { "n32c128h28w28o256k1x1s2x2_dx", true },
+        { "n32c512h28w28o1024k1x1s2x2_dx", true },
+    };
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const talc_conv2d_problem p = problem_of(cases[i].text);
+        talc_plan gather = { .workspace = 0 }, implicit = { .workspace = 0 };
+        cr_assert_null(row_of("gather_gemm")->plan(&gpu, &p, (size_t)1 << 30, &gather));
+        cr_assert_null(row_of("implicit_gemm(wgmma)")->plan(&gpu, &p, (size_t)1 << 30, &implicit));
+        cr_expect((gather.seconds < implicit.seconds) == cases[i].gathers, "%s: %g, %g",
+                  cases[i].text, gather.seconds, implicit.seconds);
+    }
+}
+
 /* Where TF32 is admitted cuBLAS streams a large matrix faster than `split on load`, but for very
  * few rows by one that is not transposed. */
 Test(conv2d_plans, products_of_few_rows_with_tf32)
