@@ -659,5 +659,5 @@ talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_pl
 
 } // namespace
 
-TALC_CUDA_FORM_WITH_GRADIENTS(gather_gemm, 2, 0)
-TALC_CUDA_FORM_WITH_GRADIENTS(gather_gemm_tf32, 1, 0)
+TALC_CUDA_FORM_WITH_PHASES(gather_gemm, 2)
+TALC_CUDA_FORM_WITH_PHASES(gather_gemm_tf32, 1)

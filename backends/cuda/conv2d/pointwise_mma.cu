@@ -448,5 +448,5 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     return with_steps<PRODUCTS, false>(device, p, choose(device, p, PRODUCTS, false), a);
 }
 
-TALC_CUDA_FORM_WITH_GRADIENTS(pointwise_mma, 3, 0)
-TALC_CUDA_FORM_WITH_GRADIENTS(pointwise_mma_tf32, 1, 0)
+TALC_CUDA_FORM_WITH_PHASES(pointwise_mma, 3)
+TALC_CUDA_FORM_WITH_PHASES(pointwise_mma_tf32, 1)
