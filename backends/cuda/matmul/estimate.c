@@ -16,10 +16,9 @@ static const double CUBLAS_SHARE = 1.2, ALONG_K_SHARE = 0.43, DOT_SHARE = 0.5, D
 static const double CUBLAS_STEP = 12e-9, TF32_RATE = 330e12, TF32_UNALIGNED = 140e12,
                     TF32_MEMORY = 2.8e12;
 
-/* Of an H200, 8 to 128 rows, operands of 64 MB and more: the rate at which cuBLAS with TF32 reads
- * the larger one, multiplying meanwhile; that of fewer than 16 rows and a B that is not
- * transposed. */
-static const double TF32_STREAM = 3.7e12, TF32_STREAM_FEW = 1.7e12, STREAMED = 64e6;
+/* Of an H200, up to 128 rows, operands of 64 MB and more: the rate at which cuBLAS with TF32 reads
+ * the larger one, multiplying meanwhile; from 16 rows on, or 8 where B is transposed. */
+static const double TF32_STREAM = 3.7e12, STREAMED = 64e6;
 
 static double larger(double a, double b)
 {
@@ -75,10 +74,9 @@ double talc_cuda_matmul_tf32_seconds(const talc_matmul_problem *p)
     const double start = TALC_CUDA_LAUNCH + TALC_CUDA_CUBLAS,
                  bytes = moving(p) * talc_cuda_bytes_a_second(),
                  multiplying = 2 * products(p) / (aligned ? TF32_RATE : TF32_UNALIGNED);
-    if (p->batch == 1 && p->M >= 8 && p->M <= 128 && bytes >= STREAMED && aligned)
-        return start +
-               larger(bytes / (p->M < 16 && !p->transpose_b ? TF32_STREAM_FEW : TF32_STREAM),
-                      multiplying);
+    if (p->batch == 1 && p->M >= (p->transpose_b ? 8 : 16) && p->M <= 128 && bytes >= STREAMED &&
+        aligned)
+        return start + larger(bytes / TF32_STREAM, multiplying);
     return start + (p->batch > 1 ? (double)p->K * TALC_CUDA_TF32_STEP : 0) + bytes / TF32_MEMORY +
            multiplying;
 }
