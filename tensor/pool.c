@@ -28,6 +28,7 @@ struct talc_pool {
     talc_cache cached, pieces; /* whole blocks, pieces of others */
     size_t live, libraries;    /* read without the lock too */
     size_t peak, reserved;
+    bool scarce; /* the device has refused what the cache has as much of */
 };
 
 static size_t round_up(size_t bytes, size_t step)
@@ -43,10 +44,12 @@ static size_t block_capacity(size_t bytes)
 }
 
 /* A cached block serves a request when it wastes at most an eighth, or is large: then a piece of it
- * does. Small blocks stay apart, as tools find accesses past their ends. */
-static bool block_serves(size_t capacity, size_t wanted)
+ * does. Small blocks stay apart, as tools find accesses past their ends. Where memory is scarce no
+ * more blocks are cut, since a whole one can be given back for a request that no piece serves. */
+static bool block_serves(const struct talc_pool *pool, const talc_block *block, size_t wanted)
 {
-    return capacity >= wanted && (wanted >= HUGE_FROM || capacity - wanted <= wanted / 8);
+    const bool cut = wanted >= HUGE_FROM && (block->piece != NULL || !pool->scarce);
+    return block->capacity >= wanted && (cut || block->capacity - wanted <= wanted / 8);
 }
 
 /* The cached block for a request, one of this stream before those that the stream would have to
@@ -58,10 +61,10 @@ static const talc_block *find(const struct talc_pool *pool, size_t capacity, int
                      *own = piece == NULL || (whole != NULL && whole->capacity < piece->capacity)
                                 ? whole
                                 : piece;
-    if (own != NULL && block_serves(own->capacity, capacity))
+    if (own != NULL && block_serves(pool, own, capacity))
         return own;
     const talc_block *any = talc_cache_fit_any(&pool->cached, capacity);
-    return any != NULL && block_serves(any->capacity, capacity) ? any : NULL;
+    return any != NULL && block_serves(pool, any, capacity) ? any : NULL;
 }
 
 static void give_back(talc_device *device, talc_block block)
@@ -107,6 +110,7 @@ static void *allocate(talc_device *device, size_t capacity)
     shrink(device, limit > capacity ? limit - capacity : 0);
     void *data = device->interface->allocate(device, capacity);
     if (data == NULL) {
+        pool->scarce = pool->scarce || capacity <= pool->reserved;
         shrink(device, 0);
         data = device->interface->allocate(device, capacity);
     }

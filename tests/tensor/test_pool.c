@@ -322,6 +322,49 @@ Test(pool, asking_for_too_much_is_an_error_that_the_program_survives)
     talc_error_clear();
 }
 
+static size_t held;
+
+static void *allocate_within_128_mib(talc_device *device, size_t bytes)
+{
+    void *data = held + bytes > 128 * MIB ? NULL : honest->allocate(device, bytes);
+    held += data == NULL ? 0 : bytes;
+    return data;
+}
+
+static void deallocate_held(talc_device *device, void *data, size_t bytes)
+{
+    held -= bytes;
+    honest->deallocate(device, data, bytes);
+}
+
+/* A piece that stays would keep the rest of its block from any larger request. */
+Test(pool, no_block_is_cut_once_the_device_lacked_memory)
+{
+    honest = cpu_device()->interface;
+    static talc_device_interface scarce;
+    scarce = *honest;
+    scarce.allocate = allocate_within_128_mib;
+    scarce.deallocate = deallocate_held;
+    cpu_device()->interface = &scarce;
+    talc_block live = take(30 * MIB);
+    give(take(50 * MIB));
+    talc_block piece = take(40 * MIB);
+    cr_assert(held == 80 * MIB);
+    give(piece);
+    talc_block large = take(60 * MIB);
+    cr_assert(held == 90 * MIB, "the cached block was given back");
+    give(large);
+    talc_block stays = take(10 * MIB);
+    large = take(80 * MIB);
+    cr_assert(held == 120 * MIB);
+    give(large);
+    give(stays);
+    give(live);
+    talc_memory_trim(cpu_device());
+    cpu_device()->interface = honest;
+    cr_assert(held == 0);
+}
+
 static size_t max_allowed;
 static int attempts;
 
