@@ -57,7 +57,9 @@ static bool block_serves(const struct talc_pool *pool, const talc_block *block, 
 static const talc_block *find(const struct talc_pool *pool, size_t capacity, int stream)
 {
     const talc_block *whole = talc_cache_fit(&pool->cached, capacity, stream),
-                     *piece = talc_cache_fit(&pool->pieces, capacity, stream),
+                     *piece = capacity >= HUGE_FROM
+                                  ? talc_cache_fit(&pool->pieces, capacity, stream)
+                                  : NULL,
                      *own = piece == NULL || (whole != NULL && whole->capacity < piece->capacity)
                                 ? whole
                                 : piece;

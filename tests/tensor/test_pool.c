@@ -188,9 +188,14 @@ Test(pool, a_small_request_takes_no_piece)
 {
     talc_block large = take(60 * MIB);
     give(large);
-    talc_block small = take(7 * MIB);
-    cr_assert(!is_within(small, large));
-    give(small);
+    talc_block piece = take(54 * MIB);
+    cr_assert(is_within(piece, large));
+    for (size_t size = 5; size <= 7; size++) { /* the rest is 6 MiB */
+        talc_block small = take(size * MIB);
+        cr_assert(!is_within(small, large), "%zu MiB", size);
+        give(small);
+    }
+    give(piece);
 }
 
 /* A piece needs two records, and the rest a place in the cache; memory for them may lack. */
