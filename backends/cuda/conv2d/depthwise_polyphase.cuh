@@ -122,9 +122,10 @@ struct polyphase_tiling {
     int pitch, plane_pitch, w_pitch, w_plane; ///< elements from row to row, plane to plane
     int64_t blocks, bytes;
 
-    /// False where no tile fits `limit` bytes of shared memory.
+    /// False where no tile fits `limit` bytes of shared memory. Each of `multiprocessors` gets a
+    /// block before any block gets planes that it could do without.
     bool cut(const polyphase_axis &h, const polyphase_axis &w, int RH, int RW, int64_t size,
-             int64_t limit)
+             int64_t limit, int64_t multiprocessors)
     {
         const int V = (int)(VECTOR_BYTES / size), banks = (int)(128 / size);
         const int64_t tiles_w = talc_ceil_div(w.max_outputs(), RW);
@@ -132,7 +133,11 @@ struct polyphase_tiling {
         across = (int)talc_ceil_div(tiles_w, talc_ceil_div(tiles_w, 16));
         down = (int)talc_smaller(tiles_h, POLYPHASE_THREADS / across);
         down = (int)talc_ceil_div(tiles_h, talc_ceil_div(tiles_h, down));
-        const int64_t planes = POLYPHASE_THREADS / (across * down);
+        const double all = (double)N * (double)C * w.classes * h.classes *
+                           (double)talc_ceil_div(tiles_w, across) *
+                           (double)talc_ceil_div(tiles_h, down);
+        const int64_t planes =
+            (int64_t)fmin(POLYPHASE_THREADS / (across * down), ceil(all / (double)multiprocessors));
         images = (int)talc_ceil_div(N, talc_ceil_div(N, planes));
         channels = (int)talc_smaller(planes / images, C);
         w_pitch = (int)talc_ceil_div(w.max_taps(), V) * V;
@@ -476,25 +481,25 @@ static inline double inside_share(const polyphase_axis &a)
     return fmax(1 - (before * before + after * after) / 2 / (outputs * taps), 0.1);
 }
 
-/* Seconds of `blocks` blocks of `work` instructions of threads and of `bytes` that move. The more
- * warps a multiprocessor has, of at most `fit` blocks by their registers, the busier it is. Copies
- * wait for products, and products for copies, of the same block, which takes BLOCK_SECONDS even
- * where it is small and alone. */
+/* Seconds of `blocks` blocks of `work` instructions of `threads` threads and of `bytes` that move.
+ * The more warps a multiprocessor has, of at most `fit` blocks by their registers, the busier it
+ * is. Copies wait for products, and products for copies, of the same block, which takes `alone`
+ * even where there is no other. */
 static inline double tiles_seconds(const talc_device *device, const talc_conv2d_problem *p,
-                                   double blocks, double work, int fit, double shared, double bytes,
-                                   int launches)
+                                   double blocks, double threads, double work, int fit,
+                                   double shared, double bytes, double alone, int launches)
 {
-    constexpr double SHARE = 0.9, ALONE = 4, WAITS = 0.4, BLOCK_SECONDS = 8e-6;
+    constexpr double SHARE = 0.9, ALONE = 4, WAITS = 0.4;
     const talc_cuda_state *state = talc_cuda_state_of(device);
     const double resident = fmin(fmin(fit, floor((double)state->block_shared / (shared + 1024))),
                                  ceil(blocks / state->multiprocessors));
-    const double warps = resident * POLYPHASE_THREADS / WARP;
+    const double warps = resident * ceil(threads / WARP);
     const double full =
         ceil(blocks / (state->multiprocessors * resident)) * resident * state->multiprocessors;
     const double computing = talc_cuda_seconds(device, p->dtype, (full + blocks) * work,
                                                SHARE * warps / (warps + ALONE), 0, 0);
     const double moving = talc_cuda_seconds(device, p->dtype, 0, 1, bytes, 0);
-    return fmax(fmax(computing, moving), BLOCK_SECONDS) + WAITS * fmin(computing, moving) +
+    return fmax(fmax(computing, moving), alone) + WAITS * fmin(computing, moving) +
            launches * TALC_CUDA_LAUNCH;
 }
 
@@ -507,18 +512,22 @@ static inline double polyphase_seconds(const talc_device *device, const talc_con
                      COPY = 8;
     const polyphase_tiling &t = own.tiling;
     const double tile = own.height * own.width, rows = own.down.max_taps();
-    const double whole = (double)(own.across.max_taps() / V * V);
-    const double columns = whole + (own.across.max_taps() - whole) * TAP + ROW;
+    const double whole = (double)(own.across.max_taps() / V * V),
+                 rest = own.across.max_taps() - whole, columns = whole + rest * TAP + ROW;
     const double passes =
         (double)(own.down.is_gradient ? t.M : 1) * own.down.passes * own.across.passes;
-    const double planes = (double)t.images * t.channels;
+    const double planes = (double)t.images * t.channels, threads = planes * t.across * t.down;
+    const double inside = inside_share(own.down);
     const double block =
-        POLYPHASE_THREADS * (tile * (passes * rows * columns * inside_share(own.down) + RESULT) +
-                             START + passes * PASS) +
+        ceil(threads / WARP) * WARP *
+            (tile * (passes * rows * columns * inside + RESULT) + START + passes * PASS) +
         passes * planes * (PLANE + t.plane_pitch * (own.across.in % V == 0 ? COPY / V : COPY));
-    return tiles_seconds(device, p, (double)t.blocks, block, own.height == 7 ? 4 : 5,
+    /* A warp without others waits for each pass, each plane and what products read. */
+    const double pass = 2.2e-6 + planes * 0.11e-6 +
+                        (tile + 4 * own.height) * rows * (whole + rest * 3 + ROW) * inside * 1e-9;
+    return tiles_seconds(device, p, (double)t.blocks, threads, block, own.height == 7 ? 4 : 5,
                          (double)t.bytes, talc_conv2d_bytes(p) / (own.across.lcm > 1 ? 0.5 : 0.8),
-                         1);
+                         1e-6 + passes * pass, 1);
 }
 
 /// Keeps the tiles of a problem, forward or of its input gradient, and estimates; why there are
@@ -546,7 +555,7 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
         t.N = p->N, t.C = is_gradient ? p->C : p->OC, t.M = p->OC / p->C;
         own.height = tiles[i / 2][0], own.width = tiles[i / 2][1];
         if (!t.cut(own.down, own.across, own.height, own.width, sizeof(T),
-                   i % 2 == 0 ? limit / 2 : limit) ||
+                   i % 2 == 0 ? limit / 2 : limit, talc_cuda_state_of(device)->multiprocessors) ||
             t.blocks > INT_MAX)
             continue;
         const double seconds = polyphase_seconds(device, p, own, VECTOR_BYTES / sizeof(T));

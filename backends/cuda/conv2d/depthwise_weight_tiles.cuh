@@ -234,11 +234,12 @@ static inline double weight_tile_seconds(const talc_device *device, const talc_c
         WEIGHT_THREADS *
             (START + taps * taps * SUM + each * (UNIT + products + (t.rows + taps - 1) * ROW)) +
         each * t.images * (2 * PLANE + (t.x_plane + (double)t.dy_plane / V) * COPY);
-    return tiles_seconds(device, p, (double)(t.blocks_of_split(p->OC) * t.splits), block,
-                         t.taps == 3   ? 6
-                         : t.taps == 5 ? 5
-                                       : 4,
-                         (double)t.bytes, talc_conv2d_bytes(p) / (t.across.lcm > 1 ? 0.5 : 0.8), 2);
+    return tiles_seconds(
+        device, p, (double)(t.blocks_of_split(p->OC) * t.splits), WEIGHT_THREADS, block,
+        t.taps == 3   ? 6
+        : t.taps == 5 ? 5
+                      : 4,
+        (double)t.bytes, talc_conv2d_bytes(p) / (t.across.lcm > 1 ? 0.5 : 0.8), 8e-6, 2);
 }
 
 /// Keeps the tiles of a problem and estimates; why there are none.
