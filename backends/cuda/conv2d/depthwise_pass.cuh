@@ -47,6 +47,10 @@ struct depthwise_pass : talc_conv2d_problem {
     }
 };
 
+/// In a condition about a problem p: or its kernel is KH by KW, the stride S in both directions.
+#define TALC_OR_IS_KERNEL(KH_, KW_, S)                                                             \
+    || (p->KH == KH_ && p->KW == KW_ && p->stride_h == S && p->stride_w == S)
+
 /// Its operands: dy and dx are x and y of an input gradient.
 static inline talc_conv2d_arguments depthwise_operands(const talc_conv2d_problem *p,
                                                        const talc_conv2d_arguments *a)

@@ -35,23 +35,27 @@ template <typename T> struct weight_columns_problem : plane_sizes {
     uint32_t strips; ///< of a channel
     int64_t C, OC;
     int each, multiplier;
+
+    explicit weight_columns_problem(const talc_conv2d_problem *p) : plane_sizes(p)
+    {
+    }
 };
 
 /// A block has a split of a channel. A thread goes down strips of dy, V columns wide, with the rows
 /// of dy that a row of x meets in registers, and a sum for each tap. Products that belong to no
-/// output are left out.
-template <typename T, int K, int S, int E>
+/// output are left out. E and SKEW: row_window's, of x.
+template <typename T, int KH, int KW, int S, int E, int SKEW, int E_DY>
 static __global__ void __launch_bounds__(COLUMNS_THREADS,
-                                         columns_occupancy(K *K *(int)sizeof(T), false))
+                                         columns_occupancy(KH *KW, TALC_GRAD_WEIGHT, S))
     sum_columns(const weight_columns_problem<T> p)
 {
-    constexpr int V = VECTOR_BYTES / sizeof(T), COUNT = (V - 1) * S + K;
-    constexpr int DELAY = (K - 1) / S, OPEN = DELAY + 1, WARPS = COLUMNS_THREADS / WARP;
-    __shared__ accumulator_of<T> shared[WARPS][K * K];
+    constexpr int V = VECTOR_BYTES / sizeof(T), COUNT = (V - 1) * S + KW;
+    constexpr int DELAY = (KH - 1) / S, OPEN = DELAY + 1, WARPS = COLUMNS_THREADS / WARP;
+    __shared__ accumulator_of<T> shared[WARPS][KH * KW];
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     const uint32_t channel = p.splits.quotient(blockIdx.x);
     const uint32_t split = blockIdx.x - channel * p.splits.by;
-    accumulator_of<T> sums[K][K] = {};
+    accumulator_of<T> sums[KH][KW] = {};
 #pragma unroll 1
     for (uint32_t strip = split * COLUMNS_THREADS + threadIdx.x; strip < p.strips;
          strip += p.splits.by * COLUMNS_THREADS) {
@@ -59,8 +63,8 @@ static __global__ void __launch_bounds__(COLUMNS_THREADS,
         const int column = (int)(strip - band * p.across.by) * V;
         const int first = (int)(band - image * p.down.by) * p.each;
         const int rows = min(p.each, p.OH - first);
-        row_window<T, 1, V, E, 0> dy;
-        row_window<T, S, COUNT, E, (E - (K - 1) / 2 % E) % E> x;
+        row_window<T, 1, V, E_DY, 0> dy;
+        row_window<T, S, COUNT, E, SKEW> x;
         dy.begin(p.dy + (image * p.OC + channel) * p.OH * p.OW, first + rows, p.OW, first, column);
         x.begin(p.x + (image * p.C + channel / p.multiplier) * p.H * p.W, p.H, p.W,
                 first * S - p.pad_top, column * S - p.pad_left);
@@ -79,32 +83,32 @@ static __global__ void __launch_bounds__(COLUMNS_THREADS,
 #pragma unroll
                     for (int j = 0; j < OPEN; j++) { /* with the row of dy j steps before */
                         const int kh = r + S * j;
-                        if (kh >= K || (unsigned)(step + u - j) >= (unsigned)rows)
+                        if (kh >= KH || (unsigned)(step + u - j) >= (unsigned)rows)
                             continue;
 #pragma unroll
                         for (int v = 0; v < V; v++)
                             if (column + v < p.OW)
 #pragma unroll
-                                for (int kw = 0; kw < K; kw++)
-                                    sums[kh < K ? kh : 0][kw] +=
+                                for (int kw = 0; kw < KW; kw++)
+                                    sums[kh < KH ? kh : 0][kw] +=
                                         (accumulator_of<T>)open[(u + OPEN - j) % OPEN][0][v] *
                                         window[r][v * S + kw];
                     }
             }
     }
 #pragma unroll
-    for (int tap = 0; tap < K * K; tap++) {
-        const accumulator_of<T> sum = sum_of_warp(sums[tap / K][tap % K]);
+    for (int tap = 0; tap < KH * KW; tap++) {
+        const accumulator_of<T> sum = sum_of_warp(sums[tap / KW][tap % KW]);
         if (lane == 0)
             shared[warp][tap] = sum;
     }
     __syncthreads();
-    if (threadIdx.x < K * K) {
+    if (threadIdx.x < KH * KW) {
         accumulator_of<T> sum = 0;
 #pragma unroll
         for (int v = 0; v < WARPS; v++)
             sum += shared[v][threadIdx.x];
-        p.sums[((int64_t)channel * (K * K) + threadIdx.x) * p.splits.by + split] = (T)sum;
+        p.sums[((int64_t)channel * (KH * KW) + threadIdx.x) * p.splits.by + split] = (T)sum;
     }
 }
 
@@ -168,11 +172,16 @@ static int64_t splits_for(const talc_conv2d_problem *p, int64_t wanted, int64_t 
     return talc_larger(talc_ceil_div(units, talc_larger(talc_ceil_div(units, splits), 1)), 1);
 }
 
+/* The extents and strides that there are kernels for. */
+#define WEIGHT_COLUMNS(X)                                                                          \
+    X(3, 3, 1)                                                                                     \
+    X(3, 3, 2) X(5, 5, 1) X(5, 5, 2) X(7, 7, 1) X(7, 7, 2) X(1, 3, 1) X(3, 1, 1) X(3, 7, 1)
+
 template <typename T>
 static const char *plan_weight_columns(const talc_device *device, const talc_conv2d_problem *p,
                                        size_t limit, talc_plan *plan)
 {
-    const char *refusal = refuses_columns(p);
+    const char *refusal = refuses_columns(p, false WEIGHT_COLUMNS(TALC_OR_IS_KERNEL));
     if (refusal != NULL)
         return refusal;
     const int64_t busy = talc_cuda_state_of(device)->multiprocessors;
@@ -183,7 +192,7 @@ static const char *plan_weight_columns(const talc_device *device, const talc_con
     /* A second launch, which adds the splits up, takes as long as a thread's next 8 steps. */
     const int64_t strips = talc_ceil_div(p->N * own.across * own.down, COLUMNS_THREADS);
     const int64_t saved = (strips - 1) * (own.each + (p->KH - 1) / p->stride_h);
-    own.splits = splits_for(p, saved <= 8 ? 1 : talc_ceil_div(busy * 16, p->OC), strips, limit);
+    own.splits = splits_for(p, saved < 8 ? 1 : talc_ceil_div(busy * 16, p->OC), strips, limit);
     plan->workspace = own.splits > 1 ? (size_t)(own.splits * p->OC * p->KH * p->KW) * sizeof(T) : 0;
     /* What moves or is multiplied, and what blocks wait for, to add their sums. */
     const double columns = (double)(p->N * p->OC * p->OH * own.across * VECTOR_BYTES) / sizeof(T),
@@ -196,18 +205,24 @@ static const char *plan_weight_columns(const talc_device *device, const talc_con
     return NULL;
 }
 
-template <typename T, int K>
-static auto weight_columns_kernel(const talc_conv2d_problem *p, int64_t E)
+/* The kernel for weights of KH x KW, with loads of x of at most E elements, and of dy of E_DY. */
+template <typename T, int KH, int KW, int S>
+static auto weight_columns_kernel(int64_t E, int64_t E_DY, int64_t left)
     -> void (*)(weight_columns_problem<T>)
 {
-    constexpr int V = VECTOR_BYTES / sizeof(T);
-    if (p->stride_h == 2)
-        return E == V   ? &sum_columns<T, K, 2, V>
-               : E == 2 ? &sum_columns<T, K, 2, 2>
-                        : &sum_columns<T, K, 2, 1>;
-    return E == V   ? &sum_columns<T, K, 1, V>
-           : E == 2 ? &sum_columns<T, K, 1, 2>
-                    : &sum_columns<T, K, 1, 1>;
+    constexpr int V = VECTOR_BYTES / sizeof(T), SAME = (KW - 1) / 2, SKEW = (V - SAME % V) % V;
+    if (E == V && E_DY >= 2 && left == SAME)
+        return E_DY == V ? &sum_columns<T, KH, KW, S, V, SKEW, V>
+                         : &sum_columns<T, KH, KW, S, V, SKEW, 2>;
+    if constexpr (KH != KW)
+        if (E == V && E_DY >= 2 && left == 0)
+            return E_DY == V ? &sum_columns<T, KH, KW, S, V, 0, V>
+                             : &sum_columns<T, KH, KW, S, V, 0, 2>;
+    if (E >= 2 && left % 2 == SAME % 2)
+        return E_DY >= 2 ? &sum_columns<T, KH, KW, S, 2, SAME % 2, 2>
+                         : &sum_columns<T, KH, KW, S, 2, SAME % 2, 1>;
+    return E >= 2 && E_DY >= 2 ? &sum_columns<T, KH, KW, S, 2, 1 - SAME % 2, 2>
+                               : &sum_columns<T, KH, KW, S, 1, 0, 1>;
 }
 
 template <typename T>
@@ -215,26 +230,18 @@ static void run_weight_columns(talc_device *device, const talc_conv2d_problem *p
                                const talc_plan *plan, const talc_conv2d_arguments *a)
 {
     const weight_columns_plan &own = own_plan<weight_columns_plan>(plan);
-    weight_columns_problem<T> s = { plane_sizes(p),
-                                    (const T *)a->x,
-                                    (const T *)a->dy,
-                                    (T *)(own.splits > 1 ? a->base.workspace : a->dw),
-                                    {},
-                                    {},
-                                    {},
-                                    (uint32_t)(p->N * own.across * own.down),
-                                    p->C,
-                                    p->OC,
-                                    (int)own.each,
-                                    (int)(p->OC / p->C) };
+    weight_columns_problem<T> s(p);
+    s.x = (const T *)a->x, s.dy = (const T *)a->dy;
+    s.sums = (T *)(own.splits > 1 ? a->base.workspace : a->dw);
+    s.strips = (uint32_t)(p->N * own.across * own.down), s.C = p->C, s.OC = p->OC;
+    s.each = (int)own.each, s.multiplier = (int)(p->OC / p->C);
     s.splits.set(own.splits), s.across.set(own.across), s.down.set(own.down);
-    const int64_t E =
-        p->pad_left == (p->KW - 1) / 2
-            ? talc_smaller(elements_of_load<T>(p->W, a->x), elements_of_load<T>(p->OW, a->dy))
-            : 1;
-    const auto kernel = p->KH == 3   ? weight_columns_kernel<T, 3>(p, E)
-                        : p->KH == 5 ? weight_columns_kernel<T, 5>(p, E)
-                                     : weight_columns_kernel<T, 7>(p, E);
+    const int64_t E = elements_of_load<T>(p->W, a->x), E_DY = elements_of_load<T>(p->OW, a->dy);
+    void (*kernel)(weight_columns_problem<T>) = NULL;
+#define CHOOSE(KH_, KW_, S)                                                                        \
+    if (false TALC_OR_IS_KERNEL(KH_, KW_, S))                                                      \
+        kernel = weight_columns_kernel<T, KH_, KW_, S>(E, E_DY, p->pad_left);
+    WEIGHT_COLUMNS(CHOOSE)
     kernel<<<(unsigned)(p->OC * own.splits), COLUMNS_THREADS, 0, talc_cuda_stream(device)>>>(s);
     if (own.splits > 1)
         end_sums<T>(device, p, a, s.sums, own.splits);
