@@ -13,7 +13,8 @@
 ///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
 ///                   thread computes a tile of outputs in registers
 ///                   (depthwise_register_tiles.cuh).
-///   warp tiles      Wide images. A warp computes a tile of an output plane, below and in
+///   warp tiles      Wide images, by 3x3 and 7x7 where rows of y are not aligned, and by 1x3, 3x1
+///                   and 3x7. A warp computes a tile of an output plane, below and in
 ///                   warp_tiles.cuh.
 ///   columns         3x3, 5x5 and 7x7 at stride 1 and 2. A thread walks down some columns
 ///                   (depthwise_columns.cuh).
@@ -52,17 +53,12 @@ template <typename T> struct depthwise_problem : plane_sizes {
 
 // ---- Warp tiles ---------------------------------------------------------------------------------
 
-/* Blocks that a multiprocessor holds: as many as the registers for weights and sums allow. */
-__host__ __device__ constexpr int warp_tile_occupancy(int weight_bytes)
-{
-    return weight_bytes <= 80 ? 6 : weight_bytes <= 96 ? 5 : weight_bytes <= 200 ? 4 : 2;
-}
-
 /* SKEW and ALIGNED are row_ring's: the columns in front of lane 0's window in shared memory, and
  * whether rows are copied 16 bytes at a time. */
 template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
-static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
-                                         warp_tile_occupancy(KH *KW *(int)sizeof(T)))
+static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     ? 6
+                                                                : KH * KW <= 21 ? 5
+                                                                                : 4)
     depthwise_warp_tiles(const depthwise_problem<T> p)
 {
     constexpr int V = 16 / sizeof(T);
@@ -158,60 +154,47 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP,
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
 
-/* Launches the kernel for weights of KH x KW and this stride. False: the problem has others. Where
- * rows of x are aligned and the left padding is 0 or SAME, which keeps the width, they are copied
- * to shared memory 16 bytes at a time, else one element at a time. */
+/* The extents and strides that there are kernels for. */
+#define WARP_TILES(X) X(3, 3, 1) X(3, 3, 2) X(7, 7, 1) X(3, 1, 1) X(1, 3, 1) X(3, 7, 1)
+
+/* Launches the kernel for weights of KH x KW and this stride. Where rows of x are aligned and the
+ * left padding is 0 or SAME, which keeps the width, they are copied to shared memory 16 bytes at a
+ * time, else one element at a time. */
 template <typename T, int KH, int KW, int STRIDE>
-static bool run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
-                              unsigned blocks, cudaStream_t stream)
+static void run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
+                              cudaStream_t stream)
 {
-    if (p->KH != KH || p->KW != KW || p->stride_h != STRIDE || p->stride_w != STRIDE)
-        return false;
     constexpr int V = 16 / sizeof(T), SAME = (KW - 1) / 2;
     const bool aligned = p->W % V == 0 && is_aligned(d.x);
+    auto kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, 0, false>;
     if (aligned && p->pad_left == 0)
-        depthwise_warp_tiles<T, KH, KW, STRIDE, 0, true>
-            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
-    else if (aligned && p->pad_left == SAME)
-        depthwise_warp_tiles<T, KH, KW, STRIDE, (V - SAME % V) % V, true>
-            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
-    else
-        depthwise_warp_tiles<T, KH, KW, STRIDE, 0, false>
-            <<<blocks, WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
-    return true;
-}
-
-/* The maximum height of a tile, in rows of y. */
-static int64_t max_height_of(const talc_conv2d_problem *p)
-{
-    const int64_t taps = p->KH * p->KW;
-    return taps <= 9 ? 8 : taps <= 21 ? 16 : taps <= 25 ? 24 : 48;
+        kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, 0, true>;
+    else if constexpr (KH != KW || STRIDE > 1) /* else rows of y are aligned too: columns */
+        if (aligned && p->pad_left == SAME)
+            kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, (V - SAME % V) % V, true>;
+    kernel<<<d.tiling.blocks(), WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
 }
 
 /* The columns of y that a warp computes. */
 template <typename T> constexpr int64_t TILE_WIDTH = WARP *(16 / (int64_t)sizeof(T));
 
-/* `kernels` has the KH, KW and stride of each instantiation that run_warp_tiles() has. */
 template <typename T>
 static const char *plan_warp_tiles(const talc_device *device, const depthwise_pass *p,
                                    talc_plan *plan)
 {
-    static const int64_t kernels[][3] = { { 3, 3, 1 }, { 3, 3, 2 }, { 5, 5, 1 }, { 5, 5, 2 },
-                                          { 7, 7, 1 }, { 3, 1, 1 }, { 1, 3, 1 }, { 3, 7, 1 } };
     const int64_t planes = p->N * p->OC, max = INT_MAX / 4;
-    bool has_kernel = false;
-    for (const auto &kernel : kernels)
-        has_kernel = has_kernel || (p->KH == kernel[0] && p->KW == kernel[1] &&
-                                    p->stride_h == kernel[2] && p->stride_w == kernel[2]);
     if (p->direction != TALC_FORWARD)
         return "the stride of an input gradient is not 1";
-    if (!has_kernel || p->dilation_h != 1 || p->dilation_w != 1)
-        return "there is no kernel of these extents";
+    if (!(false WARP_TILES(TALC_OR_IS_KERNEL)) || p->dilation_h != 1 || p->dilation_w != 1)
+        return "there is no kernel of these extents, strides and dilations";
     if (p->OW < TILE_WIDTH<T> * 2 / 3)
         return "rows are short: most lanes would idle";
+    if (p->KH == p->KW && p->OW % (VECTOR_BYTES / sizeof(T)) == 0)
+        return "columns are faster where all rows of y are aligned";
+    const int64_t taps = p->KH * p->KW, height = taps <= 9 ? 8 : taps <= 21 ? 16 : 48; /* at most */
     warp_tiling tiling;
     if (planes > max || !planes_fit(p, max) ||
-        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, max_height_of(p)))
+        !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height))
         return "there are more than 2^31 - 1 tiles, or 2^29 elements of a plane";
     talc_plan_store(plan, &tiling, sizeof tiling);
     return NULL;
@@ -233,16 +216,10 @@ static void run_warp_tiles(talc_device *device, const depthwise_pass *p, const t
                                p->only_inside };
     d.channels.set(p->OC);
     d.multiplier.set(p->OC / p->C);
-    const unsigned blocks = d.tiling.blocks();
-    const cudaStream_t stream = talc_cuda_stream(device);
-    (void)(run_warp_tiles_of<T, 3, 3, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 3, 3, 2>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 5, 5, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 5, 5, 2>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 7, 7, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 3, 1, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 1, 3, 1>(p, d, blocks, stream) ||
-           run_warp_tiles_of<T, 3, 7, 1>(p, d, blocks, stream));
+#define RUN(KH, KW, S)                                                                             \
+    if (false TALC_OR_IS_KERNEL(KH, KW, S))                                                        \
+        run_warp_tiles_of<T, KH, KW, S>(p, d, talc_cuda_stream(device));
+    WARP_TILES(RUN)
 }
 
 // ---- The algorithms -----------------------------------------------------------------------------
@@ -254,18 +231,10 @@ static const char *refuses(const talc_conv2d_problem *p)
     return p->padding_mode != TALC_PADDING_ZEROS ? "the padding is not zeros" : NULL;
 }
 
-template <typename Plan> static const char *plan_pass(const talc_conv2d_problem *p, Plan plan_it)
+template <typename Of> static auto with_pass(const talc_conv2d_problem *p, Of of)
 {
     const depthwise_pass pass(p);
-    return pass.refuses() != NULL ? pass.refuses() : plan_it(&pass);
-}
-
-template <typename Run>
-static void run_pass(const talc_conv2d_problem *p, const talc_conv2d_arguments *a, Run run_it)
-{
-    const depthwise_pass pass(p);
-    const talc_conv2d_arguments operands = depthwise_operands(p, a);
-    run_it(&pass, &operands);
+    return of(&pass);
 }
 
 /* What a form takes on an H200: seconds that it waits whatever the problem, of a tap of the first
@@ -277,9 +246,10 @@ struct form_cost {
 
 constexpr form_cost OF_REGISTER_TILES = { 1.2e-6, 58e-9, 0, 0.08e-12, SIDE },
                     OF_WARP_TILES = { 2e-6, 0, 0, 0.1e-12, 1 },
-                    OF_COLUMNS = { 2.2e-6, 0, 1.6e-12, 0.068e-12, 4 };
+                    OF_COLUMNS = { 1.6e-6, 0, 1.6e-12, 0.068e-12, 4 };
 
-/* Forms move the same bytes, at 0.9 of the rate of a copy, unless computing takes longer. */
+/* Forms move the same bytes, at 0.9 of the rate of a copy, or 0.76 where rows end within a form's
+ * width, unless computing takes longer. */
 static const char *plan_form(const talc_device *device, const talc_conv2d_problem *p,
                              const form_cost &cost, const char *refusal, talc_plan *plan)
 {
@@ -289,9 +259,10 @@ static const char *plan_form(const talc_device *device, const talc_conv2d_proble
                            (double)(talc_ceil_div(p->OW, cost.width) * cost.width),
                  taps = (double)p->KH * (double)p->KW,
                  share = 132. / talc_cuda_state_of(device)->multiprocessors,
+                 rate = p->OW % cost.width == 0 ? 0.9 : 0.76,
                  computing = outputs * (cost.output + taps * cost.product) * share;
     plan->seconds =
-        fmax(talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p) / 0.9, 0),
+        fmax(talc_cuda_conv2d_seconds(device, p, INFINITY, talc_conv2d_bytes(p) / rate, 0),
              computing) +
         cost.waits + taps * cost.tap + TALC_CUDA_LAUNCH;
     return NULL;
@@ -299,16 +270,19 @@ static const char *plan_form(const talc_device *device, const talc_conv2d_proble
 
 /* `plan_it` stores the tiling in the plan, or returns why there is none. */
 #define FORM(form, cost, plan_it)                                                                  \
-    TALC_CUDA_FORM_F32(depthwise_##form,                                                           \
-                       plan_pass(p,                                                                \
-                                 [&](const depthwise_pass *p) {                                    \
-                                     return plan_form(device, p, cost, plan_it, plan);             \
-                                 }),                                                               \
-                       (run_pass(p, a,                                                             \
-                                 [&](const depthwise_pass *p, const talc_conv2d_arguments *a) {    \
-                                     run_##form<T>(device, p, plan, a);                            \
-                                 }),                                                               \
-                        talc_cuda_launched(device, "conv2d")))
+    TALC_CUDA_FORM_F32(                                                                            \
+        depthwise_##form,                                                                          \
+        with_pass(p,                                                                               \
+                  [&](const depthwise_pass *p) {                                                   \
+                      return plan_form(device, p, cost,                                            \
+                                       p->refuses() != NULL ? p->refuses() : plan_it, plan);       \
+                  }),                                                                              \
+        (with_pass(p,                                                                              \
+                   [&](const depthwise_pass *pass) {                                               \
+                       const talc_conv2d_arguments operands = depthwise_operands(p, a);            \
+                       run_##form<T>(device, pass, plan, &operands);                               \
+                   }),                                                                             \
+         talc_cuda_launched(device, "conv2d")))
 FORM(register_tiles, OF_REGISTER_TILES, plan_register_tiles<T>(p, plan))
 FORM(warp_tiles, OF_WARP_TILES, plan_warp_tiles<T>(device, p, plan))
 FORM(columns, OF_COLUMNS, plan_columns<T>(device, p, plan))
