@@ -95,6 +95,6 @@ if __name__ == "__main__":
     b = Problem("n16c64h512w512o128k1x1", 16, 64, 512, 512, 128, 1, 1)
     begin(b)
     pointwise(b)
-    c = Problem("n16c64h512w512o64k3x3p1x1g64", 16, 64, 512, 512, 64, 3, 3, 1, 64)
+    c = Problem("n16c64h512w512o64k3x3g64", 16, 64, 512, 512, 64, 3, 3, 0, 64)
     begin(c)
     depthwise(c)
