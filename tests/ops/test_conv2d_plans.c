@@ -489,8 +489,8 @@ Test(conv2d_plans, forms_by_their_problems)
     }
 }
 
-/* A block that has a multiprocessor for itself waits in each of its passes, of which a gradient with
- * a multiplier has as many as there are outputs to an input. On an H200 it takes 32 us, split 12. */
+/* A block that has a multiprocessor for itself waits in each of its passes, of which a gradient has
+ * as many as there are outputs to an input. On an H200 this one takes 32 us, and split 12. */
 Test(conv2d_plans, polyphase_waits_in_each_pass)
 {
     state =
