@@ -1,6 +1,7 @@
 #include "backends/cpu/conv2d/halo_tile.h"
 
 #include "backends/cpu/primitives/element.h"
+#include "backends/cpu/primitives/processor.h"
 #include "backends/cpu/primitives/short_copy.h"
 #include "backends/cpu/primitives/target.h"
 #include "tensor/extent.h"
@@ -44,29 +45,8 @@ talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_
 
 // ---- Filling ------------------------------------------------------------------------------------
 
-/* By vectors at the strides that networks have. */
-#define STRIDED_COPY(constant, suffix, T, A)                                                       \
-    static inline __attribute__((always_inline)) void strided_copy_##suffix(                       \
-        int64_t count, T *restrict dst, const T *restrict src, int64_t stride)                     \
-    {                                                                                              \
-        if (stride == 2)                                                                           \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                dst[i] = src[i * 2];                                                               \
-        else if (stride == 3)                                                                      \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                dst[i] = src[i * 3];                                                               \
-        else if (stride == 4)                                                                      \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                dst[i] = src[i * 4];                                                               \
-        else                                                                                       \
-            for (int64_t i = 0; i < count; i++)                                                    \
-                dst[i] = src[i * stride];                                                          \
-    }
-
-TALC_CPU_FLOATS(STRIDED_COPY)
-
-/* One slot of a row of the image: columns start, start + stride, ..., of which those of `inside`
- * are in the image. */
+/* A row of the image at stride 1: columns start, start + 1, ..., of which those of `inside` are in
+ * the image. */
 typedef struct slot_row {
     int64_t start, count;
     talc_range inside;
@@ -85,8 +65,7 @@ static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_ha
     if (s->padding_mode == TALC_PADDING_ZEROS)
         return;
     for (int64_t i = lo; i < hi; i++) {
-        const int64_t from =
-            talc_window_source(s->padding_mode, slot->start + i * s->w.stride, s->w.extent);
+        const int64_t from = talc_window_source(s->padding_mode, slot->start + i, s->w.extent);
         if (from >= 0 && from < s->w.extent)
             memcpy(dst + i * size, row + from * size, (size_t)size);
     }
@@ -100,12 +79,8 @@ static inline __attribute__((always_inline)) void fill_row(const talc_cpu_halo_t
     const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
     if (lo > 0)
         fill_outside(s, slot, 0, lo, row, dst);
-    const char *src = count > 0 ? row + (slot->start + lo * s->w.stride) * size : row;
-    if (s->w.stride == 1)
-        talc_cpu_short_copy(dst + lo * size, src, (size_t)(count * size));
-    else if (count > 0)
-        TALC_CPU_CALL(s->dtype, strided_copy,
-                      (count, (void *)(dst + lo * size), (const void *)src, s->w.stride));
+    talc_cpu_short_copy(dst + lo * size, count > 0 ? row + (slot->start + lo) * size : row,
+                        (size_t)(count * size));
     if (slot->inside.hi < slot->count)
         fill_outside(s, slot, slot->inside.hi, slot->count, row, dst);
 }
@@ -116,13 +91,11 @@ static void fill_rows(const talc_cpu_halo_tile_source *s, const slot_row *slot, 
                       int64_t rows, const char *plane, char *dst)
 {
     const int64_t size = slot->size;
-    const bool whole = s->w.stride == 1 && slot->start == 0 && slot->count == s->w.extent;
+    const bool whole = slot->start == 0 && slot->count == s->w.extent;
     talc_range next = { 0 };
     if (slot->inside.lo < slot->inside.hi)
-        next = (talc_range){
-            (s->x_channel + slot->start + slot->inside.lo * s->w.stride) * size,
-            (s->x_channel + slot->start + (slot->inside.hi - 1) * s->w.stride + 1) * size,
-        };
+        next = (talc_range){ (s->x_channel + slot->start + slot->inside.lo) * size,
+                             (s->x_channel + slot->start + slot->inside.hi) * size };
     for (int64_t row = 0; row < rows; row++, dst += slot->count * size) {
         const int64_t ih = first + row * s->h.stride;
         const int64_t from = talc_window_source(s->padding_mode, ih, s->h.extent);
@@ -145,25 +118,83 @@ static void fill_rows(const talc_cpu_halo_tile_source *s, const slot_row *slot, 
     }
 }
 
+/* Slots of a plane at a stride, `ways` of them, neighbours in the image, each behind the one before
+ * it. `row` and `column`: coordinates of the first element, of which those of `rows` and `columns`
+ * are inside in all of the slots. */
+typedef struct strided_slots {
+    int64_t ways, row, column;
+    talc_range rows, columns;
+} strided_slots;
+
+#define FILL_STRIDED(constant, suffix, T, A)                                                       \
+    static void fill_strided_##suffix(const talc_cpu_halo_tile *halo_tile,                         \
+                                      const talc_cpu_halo_tile_source *s, const strided_slots *in, \
+                                      const T *plane, T *dst)                                      \
+    {                                                                                              \
+        const int64_t width = halo_tile->w.size, slot = halo_tile->h.size * width;                 \
+        const int64_t from_row = s->h.stride * s->w.extent;                                        \
+        const int64_t lo = in->columns.lo, hi = in->columns.hi;                                    \
+        for (int64_t row = 0, rows; row < halo_tile->h.size; row += rows, dst += rows * width) {   \
+            const int64_t ih =                                                                     \
+                talc_window_source(s->padding_mode, in->row + row * s->h.stride, s->h.extent);     \
+            const bool exists = ih >= 0 && ih < s->h.extent;                                       \
+            const T *from = plane + (exists ? ih * s->w.extent : 0);                               \
+            rows = row == in->rows.lo && row < in->rows.hi ? in->rows.hi - row : 1;                \
+            if (exists && lo < hi)                                                                 \
+                talc_cpu_kernels_of(s->dtype)->strided(                                            \
+                    rows, hi - lo, in->ways, from + in->column + lo * s->w.stride, from_row,       \
+                    s->w.stride, dst + lo, width, slot, s->x_channel);                             \
+            for (int64_t way = 0; way < in->ways; way++)                                           \
+                for (int64_t i = lo > 0 ? 0 : hi; i < width; i = i + 1 == lo ? hi : i + 1) {       \
+                    const int64_t iw = talc_window_source(                                         \
+                        s->padding_mode, in->column + way + i * s->w.stride, s->w.extent);         \
+                    for (int64_t r = 0; r < rows; r++)                                             \
+                        dst[way * slot + r * width + i] =                                          \
+                            exists && iw >= 0 && iw < s->w.extent ? from[r * from_row + iw] : 0;   \
+                }                                                                                  \
+            for (int64_t way = 0; way < in->ways && !exists; way++)                                \
+                talc_cpu_short_zero((char *)(dst + way * slot), (size_t)width * sizeof(T));        \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(FILL_STRIDED)
+
 void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
                              const talc_cpu_halo_tile_source *source, void *dst)
 {
     const talc_cpu_halo_tile_source *s = source;
     const int64_t size = (int64_t)talc_dtype_size(s->dtype);
-    for (int64_t slot = 0; slot < halo_tile->h.count * halo_tile->w.count; slot++) {
+    const int64_t ways = s->w.stride > 1 && s->w.dilation == 1 ? halo_tile->w.count : 1;
+    for (int64_t slot = 0; slot < halo_tile->h.count * halo_tile->w.count; slot += ways) {
         const int64_t slot_h = slot / halo_tile->w.count, slot_w = slot % halo_tile->w.count;
-        slot_row columns = { .start = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation,
-                             .count = halo_tile->w.size,
-                             .size = size };
-        columns.inside = talc_window_inside(columns.start, s->w.stride, columns.count, s->w.extent);
-        const int64_t first = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
+        const int64_t row = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
+        const int64_t column = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation;
+        const slot_row columns = {
+            column, halo_tile->w.size,
+            talc_window_inside(column, s->w.stride, halo_tile->w.size, s->w.extent), size
+        };
+        const talc_range last =
+            talc_window_inside(column + ways - 1, s->w.stride, halo_tile->w.size, s->w.extent);
+        const strided_slots strided = {
+            ways,
+            row,
+            column,
+            talc_window_inside(row, s->h.stride, halo_tile->h.size, s->h.extent),
+            { columns.inside.lo, talc_larger(columns.inside.lo, last.hi) }
+        };
         for (int64_t channel = 0; channel < s->channels; channel++)
-            for (int64_t image = 0; image < s->images; image++)
-                fill_rows(s, &columns, first, halo_tile->h.size,
-                          talc_cpu_at(s->dtype, s->x, channel * s->x_channel + image * s->x_image),
-                          (char *)dst + (channel * halo_tile->channel + image * halo_tile->image +
-                                         slot * halo_tile->h.size * halo_tile->w.size) *
-                                            size);
+            for (int64_t image = 0; image < s->images; image++) {
+                const char *plane =
+                    talc_cpu_at(s->dtype, s->x, channel * s->x_channel + image * s->x_image);
+                char *to = (char *)dst + (channel * halo_tile->channel + image * halo_tile->image +
+                                          slot * halo_tile->h.size * halo_tile->w.size) *
+                                             size;
+                if (s->w.stride == 1)
+                    fill_rows(s, &columns, row, halo_tile->h.size, plane, to);
+                else
+                    TALC_CPU_CALL(s->dtype, fill_strided,
+                                  (halo_tile, s, &strided, (const void *)plane, (void *)to));
+            }
     }
     for (int64_t channel = 0; channel < s->channels && halo_tile->shared > 0; channel++)
         talc_cpu_short_zero(

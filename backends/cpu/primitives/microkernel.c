@@ -238,11 +238,95 @@ typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
 #define TYPED(x) x##_f64
 #include "backends/cpu/primitives/depthwise_microkernel.h"
 
+/* Every stride-th element, with AVX-512 by vectors at the strides that networks have: `stride` loads
+ * serve all ways. The last vector ends with its last element, so that no more is read. */
+#if defined(TALC_UNITS_AVX512)
+#define PICK_f32(a, at, b)                                                                         \
+    (vector_f32) _mm512_permutex2var_ps((__m512)(a), (__m512i)(at), (__m512)(b))
+#define PICK_f64(a, at, b)                                                                         \
+    (vector_f64) _mm512_permutex2var_pd((__m512d)(a), (__m512i)(at), (__m512d)(b))
+#define FIRST_f32(count, x) (vector_f32) _mm512_maskz_loadu_ps((__mmask16)((1 << (count)) - 1), x)
+#define FIRST_f64(count, x) (vector_f64) _mm512_maskz_loadu_pd((__mmask8)((1 << (count)) - 1), x)
+
+#define BY_VECTORS(constant, suffix, T, A)                                                         \
+    TALC_ALWAYS_INLINE void by_vectors_##suffix(int64_t count, int64_t ways, const T *from,        \
+                                                const int stride, T *to, int64_t to_way)           \
+    {                                                                                              \
+        enum { LANES = VECTOR_BYTES / sizeof(T) };                                                 \
+        vector_##suffix v[4];                                                                      \
+        __typeof__(v[0] > v[0]) lane, halves, own;                                                 \
+        EACH(i, LANES)                                                                             \
+        {                                                                                          \
+            lane[i] = i * stride;                                                                  \
+            halves[i] = i < LANES / 2 ? i : i + LANES / 2;                                         \
+            own[i] = i;                                                                            \
+        }                                                                                          \
+        for (int64_t at = 0; at < count; at += LANES) {                                            \
+            at = at < count - LANES ? at : count - LANES;                                          \
+            const T *x = from + at * stride;                                                       \
+            EACH(k, stride - 1)                                                                    \
+            {                                                                                      \
+                v[k] = *(const stored_##suffix *)(x + k * LANES);                                  \
+            }                                                                                      \
+            v[stride - 1] = FIRST_##suffix(LANES - stride + ways, x + (stride - 1) * LANES);       \
+            for (int64_t way = 0; way < ways; way++) {                                             \
+                const __typeof__(lane) of = lane + (__typeof__(lane[0]))way;                       \
+                const __typeof__(lane) in_third = of >= 2 * LANES;                                 \
+                vector_##suffix picked = PICK_##suffix(v[0], of, v[1]);                            \
+                if (stride == 3)                                                                   \
+                    picked = PICK_##suffix(picked, (in_third & (of - LANES)) | (~in_third & own),  \
+                                           v[2]);                                                  \
+                if (stride == 4)                                                                   \
+                    picked = PICK_##suffix(picked, halves, PICK_##suffix(v[2], of, v[3]));         \
+                *(stored_##suffix *)(to + way * to_way + at) = picked;                             \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(BY_VECTORS)
+#else
+#define by_vectors_f32 each_f32
+#define by_vectors_f64 each_f64
+#endif
+
+#define STRIDED(constant, suffix, T, A)                                                            \
+    TALC_ALWAYS_INLINE void each_##suffix(int64_t count, int64_t ways, const T *restrict from,     \
+                                          const int64_t stride, T *restrict to, int64_t to_way)    \
+    {                                                                                              \
+        for (int64_t way = 0; way < ways; way++)                                                   \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                to[way * to_way + i] = from[i * stride + way];                                     \
+    }                                                                                              \
+                                                                                                   \
+    static void strided_##suffix(int64_t rows, int64_t count, int64_t ways, const void *x,         \
+                                 int64_t from_row, int64_t stride, void *y, int64_t to_row,        \
+                                 int64_t to_way, int64_t next)                                     \
+    {                                                                                              \
+        const T *from = x;                                                                         \
+        T *to = y;                                                                                 \
+        const int64_t known = count < VECTOR_BYTES / (int64_t)sizeof(T) ? 0 : stride;              \
+        for (int64_t row = 0; row < rows; row++, from += from_row, to += to_row) {                 \
+            for (int64_t i = 0; i < count * stride; i += 64 / (int64_t)sizeof(T))                  \
+                __builtin_prefetch(from + next + i);                                               \
+            if (known == 2)                                                                        \
+                by_vectors_##suffix(count, ways, from, 2, to, to_way);                             \
+            else if (known == 3)                                                                   \
+                by_vectors_##suffix(count, ways, from, 3, to, to_way);                             \
+            else if (known == 4)                                                                   \
+                by_vectors_##suffix(count, ways, from, 4, to, to_way);                             \
+            else                                                                                   \
+                each_##suffix(count, ways, from, stride, to, to_way);                              \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(STRIDED)
+
 #define ENTRY(suffix, vectors, rows) [vectors][rows] = tile_##suffix##_##vectors##x##rows,
 #define TABLE(constant, suffix, T, A)                                                              \
     .suffix = { .lanes = VECTOR_BYTES / sizeof(T),                                                 \
                 .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
                 .tile = { EACH_SIZE(ENTRY, suffix) },                                              \
+                .strided = strided_##suffix,                                                       \
                 .to_lanes = depthwise_to_lanes_##suffix,                                           \
                 .from_lanes = depthwise_from_lanes_##suffix,                                       \
                 .depthwise_sums = depthwise_sums_##suffix,                                         \
