@@ -8,6 +8,7 @@
 #include "backends/cpu/device/threads.h"
 #include "tensor/extent.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,8 @@ enum {
     ROW_PRODUCTS = 2,
     TASK_PRODUCTS = 2000,
     WAKING = 400,
+    FOLDED = 4,  /* columns of a group at least */
+    RANGED = 3,  /* taps of an axis at most */
     FILLED = 16, /* channels of a shared halo tile that a task fills */
 };
 
@@ -73,9 +76,39 @@ static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, 
                         int64_t rows, int64_t columns)
 {
     const int64_t lanes = g->kernels->lanes;
-    return plan->gathered
-               ? talc_round_up(images * rows * columns, lanes)
-               : images * talc_round_up((rows - 1) * plan->halo_tile.w.size + columns, lanes);
+    return plan->gathered ? talc_round_up(images * rows * columns, lanes)
+                          : images * plan->folds *
+                                talc_round_up((rows - 1) * plan->halo_tile.w.size +
+                                                  talc_smaller(columns, plan->halo_tile.w.size),
+                                              lanes);
+}
+
+static talc_cpu_halo_tile halo_tile_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                                       int64_t rows, int64_t images)
+{
+    return talc_cpu_halo_tile_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, images,
+                                 plan->folds > 1);
+}
+
+/* Which part of an axis' products is with zeros around the image. */
+static double outside_of(const talc_cpu_axis *axis)
+{
+    int64_t inside = 0;
+    for (int64_t k = 0; k < axis->taps; k++) {
+        const talc_range range = talc_window_outputs(k, axis->stride, -axis->start, axis->dilation,
+                                                     axis->outputs, axis->extent);
+        inside += range.hi - range.lo;
+    }
+    return 1 - (double)inside / (double)talc_larger(axis->taps * axis->outputs, 1);
+}
+
+/* Ranges of taps that tables are made for: all, and those that begin later or end sooner. */
+static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
+{
+    return g->padding_mode == TALC_PADDING_ZEROS && phases_of(g) == 1 && axis->taps <= RANGED &&
+                   outside_of(axis) > 0.03
+               ? talc_larger(2 * axis->taps - 1, 1)
+               : 1;
 }
 
 /* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that
@@ -88,8 +121,7 @@ static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_pl
     const int64_t first = talc_even(g->h.outputs, max);
     const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
     for (int64_t rows = first; rows >= last; rows--) {
-        plan->halo_tile =
-            talc_cpu_halo_tile_of(&g->h, &g->w, g->padding_mode, rows, plan->columns, 1);
+        plan->halo_tile = halo_tile_of(g, plan, rows, 1);
         const int64_t rest = g->h.outputs % rows;
         const int64_t width = g->h.outputs / rows * width_of(g, plan, 1, rows, plan->columns) +
                               (rest > 0 ? width_of(g, plan, 1, rest, plan->columns) : 0);
@@ -164,6 +196,10 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
 {
     const int64_t lanes = g->kernels->lanes;
     plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
+    /* Where zeros around the image are many columns, these are folded. */
+    plan->h_ranges = ranges_of(g, &g->h);
+    plan->w_ranges = g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w) : 1;
+    plan->folds = plan->w_ranges > 1 ? talc_ceil_div(plan->columns, g->w.dilation) : 1;
     plan->rows = rows_of(g, outputs, plan);
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
     plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
@@ -172,8 +208,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
     plan->image_blocks = talc_ceil_div(g->N, plan->images);
     plan->made_blocks = talc_ceil_div(g->made, plan->made);
-    plan->halo_tile = talc_cpu_halo_tile_of(&g->h, &g->w, g->padding_mode, plan->rows,
-                                            plan->columns, plan->images);
+    plan->halo_tile = halo_tile_of(g, plan, plan->rows, plan->images);
     plan->gathered = false;
     const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->gathered = true;
@@ -184,7 +219,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     /* What is gathered and shared comes from other cores, once for each panel of a few planes. */
     const int64_t products = (shared > 0 ? g->made : plan->made) * taps_of(g);
     const int64_t loads = shared > 0 ? used * products / 2 : 0;
-    plan->gathered = may_gather && bytes <= g->cache_bytes / CACHE_SHARE &&
+    plan->gathered = may_gather && plan->folds == 1 && bytes <= g->cache_bytes / CACHE_SHARE &&
                      (all - used) * products > lanes * filling_of(g, plan) + loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
@@ -210,14 +245,16 @@ static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
     const int64_t fitting = talc_smaller((int64_t)capacity / size / plan->channel,
                                          INT32_MAX / 2 / talc_larger(g->weight.summed, taps));
     plan->summed = talc_even(g->summed, talc_smaller(fitting, talc_ceil_div(TERMS, taps)));
-    plan->terms_bytes = talc_cpu_aligned((size_t)(plan->summed * taps) * sizeof(talc_cpu_term));
+    plan->terms_bytes = talc_cpu_aligned(
+        (size_t)(plan->h_ranges * plan->w_ranges * plan->summed * taps) * sizeof(talc_cpu_term));
     plan->phase = width_of(g, plan, plan->images, plan->rows, plan->columns);
     plan->sums =
         plan->phase * phases_of(g) *
         (plan->summed < g->summed ? plan->made
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
-    plan->direct = !plan->gathered && phases_of(g) == 1 && plan->summed == g->summed &&
-                   plan->columns == g->w.outputs && plan->columns % kernels->lanes == 0 &&
+    plan->direct = !plan->gathered && plan->folds == 1 && phases_of(g) == 1 &&
+                   plan->summed == g->summed && plan->columns == g->w.outputs &&
+                   plan->columns % kernels->lanes == 0 &&
                    plan->columns >= TALC_CPU_VECTORS * kernels->lanes;
     const int64_t one = one_of(g, plan);
     const size_t shared = (size_t)shared_of(g, plan);
@@ -340,9 +377,10 @@ static talc_range panel_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t 
     return (talc_range){ panel * b->made_count / panels, (panel + 1) * b->made_count / panels };
 }
 
-/* Where the sums of a plane of a block have the outputs of an image and of a row. */
+/* Where the sums of a plane of a block have the outputs of an image, or of a group of its columns,
+ * and of a row. */
 typedef struct sums_layout {
-    int64_t all, image, row; /* sums; from one image to the next, from one row */
+    int64_t all, image, row; /* sums; from one image or group to the next, from one row */
 } sums_layout;
 
 static sums_layout layout_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
@@ -352,8 +390,9 @@ static sums_layout layout_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *p
     if (plan->direct)
         return (sums_layout){ b->images * used, used, b->columns };
     const int64_t all = width_of(g, plan, b->images, b->rows, b->columns);
-    return plan->gathered ? (sums_layout){ all, used, b->columns }
-                          : (sums_layout){ all, all / b->images, plan->halo_tile.w.size };
+    return plan->gathered
+               ? (sums_layout){ all, used, b->columns }
+               : (sums_layout){ all, all / (b->images * plan->folds), plan->halo_tile.w.size };
 }
 
 /* The first element of w for plane `from` of x and the first plane that a block makes. */
@@ -372,18 +411,62 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* The width of the tile at sum `at`. Where tiles go to y itself, they end with its rows. */
+/* The width of the tile at sum `at`. Where tiles go to y itself, they end with its rows, else with
+ * a group of columns. */
 static inline int64_t width_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                const sums_layout *layout, int64_t at)
 {
-    const int64_t rest = plan->direct ? layout->row - at % layout->row : layout->all - at;
+    const int64_t rest = plan->direct      ? layout->row - at % layout->row
+                         : plan->folds > 1 ? layout->image - at % layout->image
+                                           : layout->all - at;
     return tile_width(rest, g->kernels->lanes);
+}
+
+/* Range `i` of `taps`. */
+static talc_range range_at(int64_t taps, int64_t i)
+{
+    return i < taps ? (talc_range){ i, taps } : (talc_range){ 0, i - taps + 1 };
+}
+
+/* The number of the range of taps with which some of the outputs from `first` to `last` read the
+ * image. */
+static int64_t range_of(const talc_cpu_axis *axis, int64_t first, int64_t last)
+{
+    const int64_t from = axis->start + first * axis->stride, to = axis->start + last * axis->stride;
+    int64_t lo = 0, taps = axis->taps;
+    while (lo + 1 < taps && to + lo * axis->dilation < 0)
+        lo++;
+    while (taps > 1 && from + (taps - 1) * axis->dilation >= axis->extent)
+        taps--;
+    return lo > 0 ? lo : taps < axis->taps ? axis->taps + taps - 1 : 0;
+}
+
+/* Has the tile at sum `at` take the terms alone that reach the image. */
+static void set_range(const gemm_context *c, const gemm_block *b, const sums_layout *layout,
+                      int64_t at, int64_t width, int64_t summed, talc_cpu_tile *tile)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const talc_cpu_gemm_plan *plan = c->plan;
+    const int64_t part = at / layout->image, group = part % plan->folds * layout->row;
+    const int64_t end = at + width - 1, first = at % layout->image / layout->row;
+    const int64_t last = talc_smaller(end % layout->image / layout->row, b->rows - 1);
+    const bool one = part == end / layout->image;
+    const int64_t h =
+        one && plan->h_ranges > 1 ? range_of(&g->h, b->row + first, b->row + last) : 0;
+    const int64_t w = one && plan->w_ranges > 1
+                          ? range_of(&g->w, b->column + group,
+                                     b->column + talc_smaller(group + layout->row, b->columns) - 1)
+                          : 0;
+    const talc_range rows = range_at(g->h.taps, h), columns = range_at(g->w.taps, w);
+    tile->terms = c->terms + (h * plan->w_ranges + w) * plan->summed * g->h.taps * g->w.taps;
+    tile->count = summed * (rows.hi - rows.lo) * (columns.hi - columns.lo);
 }
 
 /* Adds the products with `summed` planes of x in the halo tile to the sums of a panel of `count`
  * planes, the first of which is `made`: [tile][plane][vectors of the tile], or y. */
 static void add_products(const gemm_context *c, const gemm_block *b, int64_t made, int64_t summed,
-                         int64_t count, talc_cpu_tile *tile, const char *halo_tile, char *sums)
+                         int64_t count, bool ranged, talc_cpu_tile *tile, const char *halo_tile,
+                         char *sums)
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
@@ -391,8 +474,10 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t mad
     const int64_t full = TALC_CPU_VECTORS * lanes;
     const sums_layout layout = layout_of(g, plan, b);
     const int64_t each = plan->gathered ? full : layout.image;
-    const int64_t apart =
-        plan->gathered ? summed * g->h.taps * g->w.taps * full : plan->halo_tile.image;
+    const int64_t apart = plan->gathered    ? summed * g->h.taps * g->w.taps * full
+                          : plan->folds > 1 ? plan->halo_tile.h.size * plan->halo_tile.w.size
+                                            : plan->halo_tile.image;
+    const int64_t skipped = plan->halo_tile.image - plan->folds * apart; /* from image to image */
     for (int64_t at = 0, width; at < layout.all; at += width, sums += width * count * size) {
         width = width_at(g, plan, &layout, at);
         const int64_t row = at % layout.image / layout.row, column = at % layout.row;
@@ -400,7 +485,8 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t mad
             const int64_t vector = at + v * lanes;
             const int64_t in =
                 plan->direct ? row * plan->halo_tile.w.size + column + v * lanes : vector % each;
-            tile->x[v] = halo_tile + (vector / each * apart + in) * size;
+            const int64_t further = plan->folds > 1 ? vector / each / plan->folds * skipped : 0;
+            tile->x[v] = halo_tile + (vector / each * apart + further + in) * size;
         }
         tile->y = sums;
         tile->y_step = width;
@@ -408,6 +494,8 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t mad
             tile->y = y_at(c, b, b->n + at / layout.image, made, b->row + row) + column * size;
             tile->y_step = g->H * g->W;
         }
+        if (ranged)
+            set_range(c, b, &layout, at, width, summed, tile);
         g->kernels->tile[width / lanes][count](tile);
     }
 }
@@ -439,7 +527,7 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
                         const char *sums, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = c->gemm->kernels->lanes;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
     const bool gathered = c->plan->gathered;
     const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
     const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
@@ -479,6 +567,37 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
     }
 }
 
+/* The same of folded columns. */
+TALC_TARGET_CLONES
+static void store_folded(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                         const char *sums, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
+    const sums_layout layout = layout_of(g, c->plan, b);
+    for (int64_t part = 0; part < b->images * c->plan->folds; part++) {
+        const int64_t group = part % c->plan->folds * layout.row;
+        const int64_t columns = talc_smaller(layout.row, b->columns - group);
+        char *to = y_at(c, b, b->n + part / c->plan->folds, made, b->row) + group * size;
+        for (int64_t row = 0, column = 0, tile = 0, width; row < b->rows; tile += width) {
+            width = tile_width(layout.image - tile, lanes);
+            const char *from = sums + ((part * layout.image + tile) * count + i * width) * size;
+            for (int64_t at = 0, adjacent; at < width && row < b->rows; at += adjacent) {
+                adjacent = talc_smaller(width - at, layout.row - column);
+                if (column < columns)
+                    talc_cpu_short_copy(to + column * size, from + at * size,
+                                        (size_t)(talc_smaller(adjacent, columns - column) * size));
+                column += adjacent;
+                if (column == layout.row) {
+                    column = 0;
+                    row++;
+                    to += g->W * size;
+                }
+            }
+        }
+    }
+}
+
 /* Bias, residual and activation of a plane of the block. */
 static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made)
 {
@@ -508,6 +627,29 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t mad
     }
 
 TALC_CPU_FLOATS(HAS_NAN)
+
+#define ARE_FINITE(constant, suffix, T, A)                                                         \
+    TALC_TARGET_CLONES                                                                             \
+    static bool are_finite_##suffix(const T *x, int64_t count)                                     \
+    {                                                                                              \
+        int found = 0;                                                                             \
+        for (int64_t i = 0; i < count; i++)                                                        \
+            found |= x[i] - x[i] != 0;                                                             \
+        return found == 0;                                                                         \
+    }
+
+TALC_CPU_FLOATS(ARE_FINITE)
+
+/* Whether products of a panel's weights and zeros are zeros. */
+static bool are_finite(const talc_cpu_gemm *g, const talc_cpu_tile *tile, int64_t count,
+                       int64_t summed)
+{
+    bool finite = true;
+    for (int64_t i = 0; i < count && finite; i++)
+        finite = TALC_CPU_VALUE(g->dtype, are_finite,
+                                ((const void *)tile->w[i], summed * g->weight.summed));
+    return finite;
+}
 
 /* Makes what is NaN in the block's part of a plane of dx again. */
 static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
@@ -666,7 +808,14 @@ static void gemm_task(void *context, int64_t task, int worker)
             const int64_t first = of.lo, count = of.hi - of.lo;
             const int64_t made = b.made + first;
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
-            const bool ends = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
+            /* Sums of ranges of taps get + 0, so that -0 does not depend on the range. */
+            static const double zeros[TALC_CPU_ROWS];
+            const bool some = plan->h_ranges * plan->w_ranges > 1;
+            const bool ends = !some && talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
+            if (some) {
+                tile.low = -INFINITY;
+                tile.high = INFINITY;
+            }
             for (int64_t i = 0; i < count; i++)
                 tile.w[i] = w + (first + i) * g->weight.made * size;
             /* What comes next: a panel, or the first one of the next planes of x. */
@@ -677,17 +826,19 @@ static void gemm_task(void *context, int64_t task, int worker)
                 w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
+            const bool ranged = some && (input || are_finite(g, &tile, count, summed));
             bool recompute = false;
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
-                tile.ends = ends && from + summed == g->summed;
-                tile.bias = talc_cpu_at(g->dtype, c->arguments->bias, b.g * g->made + made);
+                tile.ends = (ends || some) && from + summed == g->summed;
+                tile.bias =
+                    some ? zeros : talc_cpu_at(g->dtype, c->arguments->bias, b.g * g->made + made);
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 char *of_phase = of_panel + phase * count * plan->phase * size;
-                add_products(c, &b, made, summed, count, &tile, halo_tile, of_phase);
+                add_products(c, &b, made, summed, count, ranged, &tile, halo_tile, of_phase);
                 tile.terms += plan->summed * taps;
                 if (input && taps > 0 && from + summed == g->summed && !plan->direct)
                     recompute = TALC_CPU_VALUE(g->dtype, has_nan,
@@ -695,7 +846,9 @@ static void gemm_task(void *context, int64_t task, int worker)
                                 recompute;
             }
             for (int64_t i = 0; i < count && from + summed == g->summed; i++) {
-                if (!plan->direct)
+                if (plan->folds > 1)
+                    store_folded(c, &b, i, count, of_panel, made + i);
+                else if (!plan->direct)
                     store_plane(c, &b, i, count, of_panel, made + i);
                 for (int64_t image = 0; image < b.images && plan->direct && input; image++)
                     recompute =
@@ -740,8 +893,9 @@ static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
     if (panel.lo + numbers[PLANE] >= panel.hi || numbers[VECTOR] * lanes >= width)
         return -1;
     at += numbers[VECTOR] * lanes + numbers[LANE];
-    const int64_t image = at / layout.image, row = at % layout.image / layout.row;
-    const int64_t phase = numbers[PHASE], column = at % layout.image % layout.row;
+    const int64_t folds = m->plan.folds, part = at / layout.image, image = part / folds;
+    const int64_t phase = numbers[PHASE], row = at % layout.image / layout.row;
+    const int64_t column = part % folds * layout.row + at % layout.image % layout.row;
     const int64_t h = (b.row + row) * g->h_phases + phase / g->w_phases;
     const int64_t w = column * g->w_phases + phase % g->w_phases;
     if (image >= b.images || row >= b.rows || column >= b.columns || h >= g->H ||
@@ -790,27 +944,40 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
 
 // ---- Running ------------------------------------------------------------------------------------
 
-/* The terms of a halo tile, each phase's in the order of channels and taps. */
+/* The terms of a halo tile, each phase's in the order of channels and taps; of one phase, for each
+ * range of taps. */
 static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
     const int64_t full = TALC_CPU_VECTORS * g->kernels->lanes;
     const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel;
-    for (int64_t phase = 0; phase < phases_of(g); phase++) {
+    const int64_t ranges = plan->h_ranges * plan->w_ranges;
+    for (int64_t i = 0; i < ranges * phases_of(g); i++) {
+        const int64_t phase = ranges > 1 ? 0 : i;
+        const talc_range rows = range_at(g->h.taps, ranges > 1 ? i / plan->w_ranges : 0);
+        const talc_range columns = range_at(g->w.taps, ranges > 1 ? i % plan->w_ranges : 0);
         const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
         const talc_cpu_phase *w = &g->w_phase[phase % g->w_phases];
-        for (int64_t channel = 0; channel < plan->summed; channel++)
-            for (int64_t kh = 0; kh < h->taps; kh++)
-                for (int64_t kw = 0; kw < w->taps; kw++) {
-                    const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
-                    const int64_t x = plan->gathered
-                                          ? (at_h * g->w.taps + at_w) * full
-                                          : talc_cpu_halo_tile_tap(&plan->halo_tile, at_h, at_w);
-                    *terms++ = (talc_cpu_term){ (int32_t)(channel * g->weight.summed + h->weight +
-                                                          kh * h->weight_step + w->weight +
-                                                          kw * w->weight_step),
-                                                (int32_t)(channel * of_channel + x) };
-                }
+        talc_cpu_term *term = ranges > 1 ? terms + i * plan->summed * h->taps * w->taps : terms;
+        const talc_cpu_term *const first = term;
+        for (int64_t kh = 0; kh < h->taps; kh++)
+            for (int64_t kw = 0; kw < w->taps; kw++) {
+                const int64_t at_h = h->first + kh * h->step, at_w = w->first + kw * w->step;
+                const int64_t x = plan->gathered
+                                      ? (at_h * g->w.taps + at_w) * full
+                                      : talc_cpu_halo_tile_tap(&plan->halo_tile, at_h, at_w);
+                const bool in =
+                    at_h >= rows.lo && at_h < rows.hi && at_w >= columns.lo && at_w < columns.hi;
+                if (ranges == 1 || in)
+                    *term++ = (talc_cpu_term){ (int32_t)(h->weight + kh * h->weight_step +
+                                                         w->weight + kw * w->weight_step),
+                                               (int32_t)x };
+            }
+        const int64_t taps = term - first;
+        for (int64_t more = (plan->summed - 1) * taps; more > 0; more--, term++)
+            *term = (talc_cpu_term){ (int32_t)(term[-taps].w + g->weight.summed),
+                                     (int32_t)(term[-taps].x + of_channel) };
+        terms = ranges > 1 ? terms : term;
     }
 }
 

@@ -76,6 +76,9 @@ typedef struct talc_cpu_gemm_plan {
     int64_t row_blocks, column_blocks, image_blocks, made_blocks;
     int64_t summed; ///< planes in a halo tile
     talc_cpu_halo_tile halo_tile;
+    int64_t folds;              ///< groups of a block's columns in a folded halo tile; 1
+    int64_t h_ranges, w_ranges; ///< of taps that a table of terms has, of which tiles take those
+                                ///< that reach the image; 1: all
     bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
                      ///< outputs of no use
     bool direct;     ///< tiles go to y itself, whose rows are whole vectors

@@ -24,14 +24,17 @@ static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
 
 talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                          talc_padding_mode mode, int64_t rows, int64_t columns,
-                                         int64_t images)
+                                         int64_t images, bool folded)
 {
     talc_cpu_halo_tile halo_tile = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
+    if (folded)
+        halo_tile.w =
+            (talc_cpu_slots){ talc_ceil_div(columns, w->dilation) + w->taps - 1, 0, w->dilation };
     /* The zeros to the right of a row of the image can be those to the left of the next one, as
      * long as each output has a column of its own. */
     const int64_t left = -w->start, right = halo_tile.w.size - left - w->extent;
     if (mode == TALC_PADDING_ZEROS && w->stride == 1 && columns == w->outputs && left > 0 &&
-        right > 0) {
+        right > 0 && !folded) {
         halo_tile.shared = talc_smaller(talc_smaller(left, right), halo_tile.w.size - columns);
         halo_tile.w.size -= halo_tile.shared;
     }
@@ -118,9 +121,9 @@ static void fill_rows(const talc_cpu_halo_tile_source *s, const slot_row *slot, 
     }
 }
 
-/* Slots of a plane at a stride, `ways` of them, neighbours in the image, each behind the one before
- * it. `row` and `column`: coordinates of the first element, of which those of `rows` and `columns`
- * are inside in all of the slots. */
+/* Slots of a plane at a stride, or folded ones, `ways` of them that are neighbours in the image.
+ * `row` and `column`: coordinates of the first element, of which those of `rows` and `columns` are
+ * inside in all of the slots. */
 typedef struct strided_slots {
     int64_t ways, row, column;
     talc_range rows, columns;
@@ -134,6 +137,10 @@ typedef struct strided_slots {
         const int64_t width = halo_tile->w.size, slot = halo_tile->h.size * width;                 \
         const int64_t from_row = s->h.stride * s->w.extent;                                        \
         const int64_t lo = in->columns.lo, hi = in->columns.hi;                                    \
+        if (lo >= hi && in->ways == 1 && s->padding_mode == TALC_PADDING_ZEROS) {                  \
+            memset(dst, 0, (size_t)slot * sizeof(T));                                              \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t row = 0, rows; row < halo_tile->h.size; row += rows, dst += rows * width) {   \
             const int64_t ih =                                                                     \
                 talc_window_source(s->padding_mode, in->row + row * s->h.stride, s->h.extent);     \
@@ -163,24 +170,27 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
                              const talc_cpu_halo_tile_source *source, void *dst)
 {
     const talc_cpu_halo_tile_source *s = source;
-    const int64_t size = (int64_t)talc_dtype_size(s->dtype);
-    const int64_t ways = s->w.stride > 1 && s->w.dilation == 1 ? halo_tile->w.count : 1;
+    const int64_t size = (int64_t)talc_dtype_size(s->dtype), width = halo_tile->w.size;
+    const bool folded = halo_tile->w.count > 1 && halo_tile->w.shift == 0;
+    int64_t ways;
     for (int64_t slot = 0; slot < halo_tile->h.count * halo_tile->w.count; slot += ways) {
         const int64_t slot_h = slot / halo_tile->w.count, slot_w = slot % halo_tile->w.count;
         const int64_t row = s->h.start + s->row * s->h.stride + slot_h * s->h.dilation;
         const int64_t column = s->w.start + s->column * s->w.stride + slot_w * s->w.dilation;
-        const slot_row columns = {
-            column, halo_tile->w.size,
-            talc_window_inside(column, s->w.stride, halo_tile->w.size, s->w.extent), size
-        };
-        const talc_range last =
-            talc_window_inside(column + ways - 1, s->w.stride, halo_tile->w.size, s->w.extent);
+        talc_range inside = talc_window_inside(column, s->w.stride, width, s->w.extent);
+        const slot_row columns = { column, width, inside, size };
+        ways = 1;
+        if (folded && inside.hi - inside.lo == width)
+            ways = talc_smaller(halo_tile->w.count - slot_w, (s->w.extent - column) / width);
+        if (s->w.stride > 1 && s->w.dilation == 1) {
+            ways = halo_tile->w.count;
+            inside.hi = talc_larger(
+                inside.lo,
+                talc_window_inside(column + ways - 1, s->w.stride, width, s->w.extent).hi);
+        }
         const strided_slots strided = {
-            ways,
-            row,
-            column,
-            talc_window_inside(row, s->h.stride, halo_tile->h.size, s->h.extent),
-            { columns.inside.lo, talc_larger(columns.inside.lo, last.hi) }
+            ways, row, column, talc_window_inside(row, s->h.stride, halo_tile->h.size, s->h.extent),
+            inside
         };
         for (int64_t channel = 0; channel < s->channels; channel++)
             for (int64_t image = 0; image < s->images; image++) {
@@ -189,7 +199,7 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
                 char *to = (char *)dst + (channel * halo_tile->channel + image * halo_tile->image +
                                           slot * halo_tile->h.size * halo_tile->w.size) *
                                              size;
-                if (s->w.stride == 1)
+                if (s->w.stride == 1 && halo_tile->w.count == 1)
                     fill_rows(s, &columns, row, halo_tile->h.size, plane, to);
                 else
                     TALC_CPU_CALL(s->dtype, fill_strided,

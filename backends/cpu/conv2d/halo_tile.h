@@ -6,7 +6,9 @@
 /// that remainder into slots, and tap t of neighbouring outputs stands at neighbouring elements of
 /// slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it
 /// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
-/// output reads what lies between.
+/// output reads what lies between. Columns at stride 1 may be `folded` instead: slot j has as many
+/// columns as they are dilated by, from the j-th such group on, so that tap t of the outputs of group
+/// j stands in slot j + t, without columns between rows that no output has.
 ///
 ///     halo_tile[channel][image][slot_h][slot_w][row][column] =
 ///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
@@ -49,10 +51,10 @@ typedef struct talc_cpu_halo_tile_source {
     int64_t row, column; ///< first output
 } talc_cpu_halo_tile_source;
 
-/// The halo tile of blocks of `rows` times `columns` outputs in `images` images.
+/// The halo tile of blocks of `rows` times `columns` outputs in `images` images, `folded` or not.
 talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                          talc_padding_mode mode, int64_t rows, int64_t columns,
-                                         int64_t images);
+                                         int64_t images, bool folded);
 
 /// The offset of a tap.
 static inline int64_t talc_cpu_halo_tile_tap(const talc_cpu_halo_tile *halo_tile, int64_t kh,

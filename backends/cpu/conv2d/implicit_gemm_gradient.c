@@ -154,7 +154,8 @@ static void cut(const talc_conv2d_problem *p, int64_t outputs, weight_plan *plan
     plan->rows = talc_even(p->OH, outputs / plan->columns);
     plan->row_blocks = talc_ceil_div(p->OH, plan->rows);
     plan->column_blocks = talc_ceil_div(p->OW, plan->columns);
-    plan->halo_tile = talc_cpu_halo_tile_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1);
+    plan->halo_tile =
+        talc_cpu_halo_tile_of(&h, &w, p->padding_mode, plan->rows, plan->columns, 1, false);
 }
 
 /* Fewer output channels for each task, in whole panels, where the last of the threads then ends

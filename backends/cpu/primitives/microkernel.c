@@ -289,6 +289,21 @@ TALC_CPU_FLOATS(BY_VECTORS)
 #define by_vectors_f64 each_f64
 #endif
 
+/* `count` copies of some bytes, from one end of `from` to the other. */
+static inline void side_by_side(int64_t count, size_t bytes, const char *from, char *to,
+                                size_t to_step)
+{
+    if (bytes == 16)
+        for (int64_t i = 0; i < count; i++)
+            memcpy(to + (size_t)i * to_step, from + (size_t)i * 16, 16);
+    else if (bytes == 32)
+        for (int64_t i = 0; i < count; i++)
+            memcpy(to + (size_t)i * to_step, from + (size_t)i * 32, 32);
+    else
+        for (int64_t i = 0; i < count; i++)
+            talc_cpu_short_copy(to + (size_t)i * to_step, from + (size_t)i * bytes, bytes);
+}
+
 #define STRIDED(constant, suffix, T, A)                                                            \
     TALC_ALWAYS_INLINE void each_##suffix(int64_t count, int64_t ways, const T *restrict from,     \
                                           const int64_t stride, T *restrict to, int64_t to_way)    \
@@ -306,9 +321,13 @@ TALC_CPU_FLOATS(BY_VECTORS)
         T *to = y;                                                                                 \
         const int64_t known = count < VECTOR_BYTES / (int64_t)sizeof(T) ? 0 : stride;              \
         for (int64_t row = 0; row < rows; row++, from += from_row, to += to_row) {                 \
-            for (int64_t i = 0; i < count * stride; i += 64 / (int64_t)sizeof(T))                  \
+            for (int64_t i = 0; i < count * (stride > 1 ? stride : ways);                          \
+                 i += 64 / (int64_t)sizeof(T))                                                     \
                 __builtin_prefetch(from + next + i);                                               \
-            if (known == 2)                                                                        \
+            if (stride == 1)                                                                       \
+                side_by_side(ways, (size_t)count * sizeof(T), (const char *)from, (char *)to,      \
+                             (size_t)to_way * sizeof(T));                                          \
+            else if (known == 2)                                                                   \
                 by_vectors_##suffix(count, ways, from, 2, to, to_way);                             \
             else if (known == 3)                                                                   \
                 by_vectors_##suffix(count, ways, from, 3, to, to_way);                             \
