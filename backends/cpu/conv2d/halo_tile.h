@@ -6,9 +6,9 @@
 /// that remainder into slots, and tap t of neighbouring outputs stands at neighbouring elements of
 /// slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it
 /// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
-/// output reads what lies between. Columns at stride 1 may be `folded` instead: slot j has as many
-/// columns as they are dilated by, from the j-th such group on, so that tap t of the outputs of group
-/// j stands in slot j + t, without columns between rows that no output has.
+/// output reads what lies between. Columns at stride 1 may be `folded` instead: slot j has a group
+/// of as many columns as they are dilated by, so that tap t of the outputs of group j stands in
+/// slot j + t, and no columns that no output has lie between rows.
 ///
 ///     halo_tile[channel][image][slot_h][slot_w][row][column] =
 ///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]

@@ -238,8 +238,8 @@ typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
 #define TYPED(x) x##_f64
 #include "backends/cpu/primitives/depthwise_microkernel.h"
 
-/* Every stride-th element, with AVX-512 by vectors at the strides that networks have: `stride` loads
- * serve all ways. The last vector ends with its last element, so that no more is read. */
+/* Every stride-th element, with AVX-512 by vectors at the strides that networks have: `stride`
+ * loads serve all ways. The last vector ends with its last element, so that no more is read. */
 #if defined(TALC_UNITS_AVX512)
 #define PICK_f32(a, at, b)                                                                         \
     (vector_f32) _mm512_permutex2var_ps((__m512)(a), (__m512i)(at), (__m512)(b))
