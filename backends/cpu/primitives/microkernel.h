@@ -79,9 +79,9 @@ typedef struct talc_cpu_kernels {
     int64_t lanes;                      ///< elements of a vector
     int64_t rows[TALC_CPU_VECTORS + 1]; ///< at most, of a tile of so many vectors
     talc_cpu_tile_function *tile[TALC_CPU_VECTORS + 1][TALC_CPU_ROWS + 1]; ///< by vectors and rows
-    /// to[way*to_way + row*to_row + i] = from[row*from_row + i*stride + way], i < count, for at most
-    /// as many ways as a stride; at stride 1 they are `count` elements apart in a row. The rows
-    /// `next` elements further on are fetched into the caches.
+    /// to[way*to_way + row*to_row + i] = from[row*from_row + i*stride + way] for i < count and at
+    /// most as many ways as a stride; at stride 1 ways are `count` elements apart in a row. The
+    /// rows `next` elements further on are fetched into the caches.
     void (*strided)(int64_t rows, int64_t count, int64_t ways, const void *from, int64_t from_row,
                     int64_t stride, void *to, int64_t to_row, int64_t to_way, int64_t next);
     /// Element i of each lane's array, to vector i; and back. Vectors are aligned.
