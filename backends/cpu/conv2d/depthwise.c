@@ -400,14 +400,9 @@ static void sums_task(void *context, int64_t task, int worker)
         if (to_input)
             talc_cpu_conv2d_mend(p, a, lane->plane, (talc_range){ lane->row * c->h_phases, last },
                                  (talc_range){ column, column + columns });
-        const bool whole = columns == W;
-        const int64_t pieces = whole ? talc_smaller(lane->rows, 1) : lane->rows;
-        for (int64_t row = 0; row < pieces && !to_input; row++) {
-            const int64_t at = (lane->plane * H + lane->row + row) * W + column;
-            talc_cpu_conv2d_epilogue(p, lane->plane % p->OC, whole ? lane->rows * W : columns,
-                                     y + at * c->size, a->bias,
-                                     talc_cpu_at(p->dtype, a->residual, at));
-        }
+        else
+            talc_cpu_conv2d_epilogue_rows(p, a, lane->plane, lane->row * W + column, lane->rows,
+                                          columns);
     }
 }
 

@@ -602,16 +602,10 @@ static void store_folded(const gemm_context *c, const gemm_block *b, int64_t i, 
 static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const bool whole = b->columns == g->w.outputs;
-    const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    for (int64_t image = 0; image < b->images; image++)
-        for (int64_t row = 0; row < (whole ? 1 : b->rows); row++) {
-            char *at = y_at(c, b, b->n + image, made, b->row + row);
-            talc_cpu_conv2d_epilogue(
-                c->problem, b->g * g->made + made, whole ? b->rows * b->columns : b->columns, at,
-                c->arguments->bias,
-                talc_cpu_at(g->dtype, c->arguments->residual, (at - (char *)c->y) / size));
-        }
+    for (int64_t image = b->n; image < b->n + b->images; image++)
+        talc_cpu_conv2d_epilogue_rows(c->problem, c->arguments,
+                                      (image * g->groups + b->g) * g->made + made,
+                                      b->row * g->W + b->column, b->rows, b->columns);
 }
 
 /* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind

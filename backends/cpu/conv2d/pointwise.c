@@ -254,18 +254,13 @@ static void finish(const product_context *c, const product_block *b, int64_t pla
                    talc_range channels)
 {
     const talc_conv2d_problem *p = c->problem;
-    const int64_t OC = p->OC / p->groups, P = p->OH * p->OW;
+    const int64_t OC = p->OC / p->groups;
     const int64_t oc = c->plan->turned ? b->column : b->row;
     const int64_t pixel = c->plan->turned ? b->row : b->column;
     const int64_t pixels = c->plan->turned ? b->rows : b->columns;
     if (p->direction == TALC_FORWARD && talc_cpu_conv2d_has_epilogue(p))
-        for (int64_t i = channels.lo; i < channels.hi; i++) {
-            const int64_t at = (plane * OC + oc + i) * P + pixel;
-            talc_cpu_conv2d_epilogue(p, plane % p->groups * OC + oc + i, pixels,
-                                     b->to + i * P * (int64_t)talc_dtype_size(p->dtype),
-                                     c->arguments->bias,
-                                     talc_cpu_at(p->dtype, c->arguments->residual, at));
-        }
+        for (int64_t i = channels.lo; i < channels.hi; i++)
+            talc_cpu_conv2d_epilogue_rows(p, c->arguments, plane * OC + oc + i, pixel, 1, pixels);
 }
 
 static void multiply_block(const product_context *c, const product_block *b, int64_t plane,

@@ -3,6 +3,7 @@
 #include "backends/cpu/primitives/activation.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/target.h"
+#include "tensor/extent.h"
 
 /* y = value of each x = y + b + residual. */
 #define EACH(value)                                                                                \
@@ -44,4 +45,20 @@ void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, in
     TALC_CPU_CALL(problem->dtype, finish, (activation, count, y, b, residual));
     if (activation != TALC_ACTIVATION_RELU && activation != TALC_ACTIVATION_RELU6)
         talc_cpu_activate(problem->dtype, activation, count, y);
+}
+
+void talc_cpu_conv2d_epilogue_rows(const talc_conv2d_problem *problem,
+                                   const talc_conv2d_arguments *arguments, int64_t plane,
+                                   int64_t pixel, int64_t rows, int64_t columns)
+{
+    const talc_conv2d_problem *p = problem;
+    const bool whole = columns == p->OW;
+    const int64_t pieces = whole ? talc_smaller(rows, 1) : rows,
+                  size = (int64_t)talc_dtype_size(p->dtype);
+    for (int64_t row = 0; row < pieces; row++) {
+        const int64_t at = (plane * p->OH + row) * p->OW + pixel;
+        talc_cpu_conv2d_epilogue(p, plane % p->OC, whole ? rows * columns : columns,
+                                 (char *)arguments->y + at * size, arguments->bias,
+                                 talc_cpu_at(p->dtype, arguments->residual, at));
+    }
 }

@@ -13,6 +13,12 @@
 void talc_cpu_conv2d_epilogue(const talc_conv2d_problem *problem, int64_t oc, int64_t count,
                               void *y, const void *bias, const void *residual);
 
+/// The same of `rows` times `columns` outputs of y, which begin `pixel` elements into plane
+/// n * OC + oc; whole rows at once.
+void talc_cpu_conv2d_epilogue_rows(const talc_conv2d_problem *problem,
+                                   const talc_conv2d_arguments *arguments, int64_t plane,
+                                   int64_t pixel, int64_t rows, int64_t columns);
+
 /// Whether there is anything for it to do.
 static inline bool talc_cpu_conv2d_has_epilogue(const talc_conv2d_problem *problem)
 {
