@@ -12,7 +12,7 @@
 
 const char *conv2d_case(int index)
 {
-    enum { CAPACITY = 512 };
+    enum { CAPACITY = 1024 };
     static char cases[CAPACITY][TALC_CHECK_TEXT];
     static int count;
     if (count == 0) {

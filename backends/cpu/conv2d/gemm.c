@@ -906,9 +906,11 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
     const int64_t all = width_of(gemm, plan, plan->images, plan->rows, plan->columns);
     const int64_t taps = taps_of(gemm), halo_tiles = talc_ceil_div(gemm->summed, plan->summed);
     const int64_t full = TALC_CPU_VECTORS * kernels->lanes;
+    const int64_t parts = plan->images * plan->folds;
     const int64_t tiles = plan->direct
                               ? plan->images * plan->rows * talc_ceil_div(plan->columns, full)
-                              : talc_ceil_div(all, full) + 1;
+                          : plan->folds > 1 ? parts * talc_ceil_div(all / parts, full)
+                                            : talc_ceil_div(all, full) + 1;
     *map = (talc_owner_map){
         .levels = LEVELS,
         .level = { [TASK] = { "task", TALC_LEVEL_TASK, tasks_of(gemm, plan) },

@@ -248,13 +248,18 @@ typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
 #define FIRST_f32(count, x) (vector_f32) _mm512_maskz_loadu_ps((__mmask16)((1 << (count)) - 1), x)
 #define FIRST_f64(count, x) (vector_f64) _mm512_maskz_loadu_pd((__mmask8)((1 << (count)) - 1), x)
 
+#define INDEX_f32           int32_t
+#define INDEX_f64           int64_t
+
 #define BY_VECTORS(constant, suffix, T, A)                                                         \
+    typedef INDEX_##suffix index_##suffix __attribute__((vector_size(VECTOR_BYTES)));              \
+                                                                                                   \
     TALC_ALWAYS_INLINE void by_vectors_##suffix(int64_t count, int64_t ways, const T *from,        \
                                                 const int stride, T *to, int64_t to_way)           \
     {                                                                                              \
         enum { LANES = VECTOR_BYTES / sizeof(T) };                                                 \
         vector_##suffix v[4];                                                                      \
-        __typeof__(v[0] > v[0]) lane, halves, own;                                                 \
+        index_##suffix lane = { 0 }, halves = { 0 }, own = { 0 };                                  \
         EACH(i, LANES)                                                                             \
         {                                                                                          \
             lane[i] = i * stride;                                                                  \
@@ -270,8 +275,8 @@ typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
             }                                                                                      \
             v[stride - 1] = FIRST_##suffix(LANES - stride + ways, x + (stride - 1) * LANES);       \
             for (int64_t way = 0; way < ways; way++) {                                             \
-                const __typeof__(lane) of = lane + (__typeof__(lane[0]))way;                       \
-                const __typeof__(lane) in_third = of >= 2 * LANES;                                 \
+                const index_##suffix of = lane + (INDEX_##suffix)way;                              \
+                const index_##suffix in_third = of >= 2 * LANES;                                   \
                 vector_##suffix picked = PICK_##suffix(v[0], of, v[1]);                            \
                 if (stride == 3)                                                                   \
                     picked = PICK_##suffix(picked, (in_third & (of - LANES)) | (~in_third & own),  \
