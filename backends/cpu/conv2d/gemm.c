@@ -411,15 +411,23 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* The width of the tile at sum `at`. Where tiles go to y itself, they end with its rows, else with
- * a group of columns. */
+/* Where the tiles from sum `at` on end. Where they go to y itself, they end with its rows, else with
+ * a group of columns that has more than one vector. */
+static inline int64_t end_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                             const sums_layout *layout, int64_t at)
+{
+    if (plan->direct)
+        return at - at % layout->row + layout->row;
+    return plan->folds > 1 && layout->image > g->kernels->lanes
+               ? at - at % layout->image + layout->image
+               : layout->all;
+}
+
+/* The width of the tile at sum `at`. */
 static inline int64_t width_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                const sums_layout *layout, int64_t at)
 {
-    const int64_t rest = plan->direct      ? layout->row - at % layout->row
-                         : plan->folds > 1 ? layout->image - at % layout->image
-                                           : layout->all - at;
-    return tile_width(rest, g->kernels->lanes);
+    return tile_width(end_at(g, plan, layout, at) - at, g->kernels->lanes);
 }
 
 /* Range `i` of `taps`. */
@@ -447,15 +455,18 @@ static void set_range(const gemm_context *c, const gemm_block *b, const sums_lay
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const int64_t part = at / layout->image, group = part % plan->folds * layout->row;
-    const int64_t end = at + width - 1, first = at % layout->image / layout->row;
-    const int64_t last = talc_smaller(end % layout->image / layout->row, b->rows - 1);
-    const bool one = part == end / layout->image;
-    const int64_t h =
-        one && plan->h_ranges > 1 ? range_of(&g->h, b->row + first, b->row + last) : 0;
+    const int64_t part = at / layout->image, end = at + width - 1, to = end / layout->image;
+    const bool one = part / plan->folds == to / plan->folds; /* image */
+    const int64_t first = part == to ? at % layout->image / layout->row : 0;
+    const int64_t last = part == to ? end % layout->image / layout->row : b->rows;
+    const int64_t column = part % plan->folds * layout->row;
+    const int64_t columns_end = (to % plan->folds + 1) * layout->row;
+    const int64_t h = one && plan->h_ranges > 1 ? range_of(&g->h, b->row + first,
+                                                           b->row + talc_smaller(last, b->rows - 1))
+                                                : 0;
     const int64_t w = one && plan->w_ranges > 1
-                          ? range_of(&g->w, b->column + group,
-                                     b->column + talc_smaller(group + layout->row, b->columns) - 1)
+                          ? range_of(&g->w, b->column + column,
+                                     b->column + talc_smaller(columns_end, b->columns) - 1)
                           : 0;
     const talc_range rows = range_at(g->h.taps, h), columns = range_at(g->w.taps, w);
     tile->terms = c->terms + (h * plan->w_ranges + w) * plan->summed * g->h.taps * g->w.taps;
@@ -575,14 +586,19 @@ static void store_folded(const gemm_context *c, const gemm_block *b, int64_t i, 
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
     const sums_layout layout = layout_of(g, c->plan, b);
+    int64_t tile = 0;
     for (int64_t part = 0; part < b->images * c->plan->folds; part++) {
-        const int64_t group = part % c->plan->folds * layout.row;
+        const int64_t group = part % c->plan->folds * layout.row, first = part * layout.image;
         const int64_t columns = talc_smaller(layout.row, b->columns - group);
+        const int64_t end = end_at(g, c->plan, &layout, first);
         char *to = y_at(c, b, b->n + part / c->plan->folds, made, b->row) + group * size;
-        for (int64_t row = 0, column = 0, tile = 0, width; row < b->rows; tile += width) {
-            width = tile_width(layout.image - tile, lanes);
-            const char *from = sums + ((part * layout.image + tile) * count + i * width) * size;
-            for (int64_t at = 0, adjacent; at < width && row < b->rows; at += adjacent) {
+        if (layout.image > lanes)
+            tile = first;
+        for (int64_t row = 0, column = 0; row < b->rows;) {
+            const int64_t width = tile_width(end - tile, lanes);
+            const char *from = sums + (tile * count + i * width) * size;
+            for (int64_t at = talc_larger(first - tile, 0), adjacent; at < width && row < b->rows;
+                 at += adjacent) {
                 adjacent = talc_smaller(width - at, layout.row - column);
                 if (column < columns)
                     talc_cpu_short_copy(to + column * size, from + at * size,
@@ -594,6 +610,8 @@ static void store_folded(const gemm_context *c, const gemm_block *b, int64_t i, 
                     to += g->W * size;
                 }
             }
+            if (row < b->rows || tile + width == first + layout.image)
+                tile += width;
         }
     }
 }
