@@ -38,7 +38,7 @@ enum {
     ROW_PRODUCTS = 2,
     TASK_PRODUCTS = 2000,
     WAKING = 400,
-    FOLDED = 4,  /* columns of a group at least */
+    FOLDED = 8,  /* columns of a group at least */
     RANGED = 3,  /* taps of an axis at most */
     FILLED = 16, /* channels of a shared halo tile that a task fills */
 };
@@ -111,9 +111,11 @@ static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
                : 1;
 }
 
-/* Rows of a block: those that leave the least to compute, of blocks from half of the outputs that
- * are asked for up to them. */
-static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_plan *plan)
+/* Rows of a block: those with which the threads end first, of blocks from half of the outputs that
+ * are asked for up to them. Blocks of fewer rows, at the end, go to threads that have nothing else
+ * to do. `others`: blocks of the same rows. */
+static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, int64_t others,
+                       talc_cpu_gemm_plan *plan)
 {
     const int64_t max = talc_ceil_div(outputs, plan->columns);
     int64_t best = 0, min = 0;
@@ -122,12 +124,15 @@ static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, talc_cpu_gemm_pl
     const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
     for (int64_t rows = first; rows >= last; rows--) {
         plan->halo_tile = halo_tile_of(g, plan, rows, 1);
-        const int64_t rest = g->h.outputs % rows;
-        const int64_t width = g->h.outputs / rows * width_of(g, plan, 1, rows, plan->columns) +
-                              (rest > 0 ? width_of(g, plan, 1, rest, plan->columns) : 0);
-        if (best == 0 || width < min) {
+        const int64_t rest = g->h.outputs % rows, tasks = g->h.outputs / rows * others;
+        const int64_t rounds = talc_ceil_div(tasks, g->threads);
+        const int64_t idle = rounds * g->threads - tasks;
+        const int64_t more = talc_ceil_div(talc_larger(others - idle, 0), g->threads);
+        const int64_t end = rounds * width_of(g, plan, 1, rows, plan->columns) +
+                            (rest > 0 ? more * width_of(g, plan, 1, rest, plan->columns) : 0);
+        if (best == 0 || end < min) {
             best = rows;
-            min = width;
+            min = end;
         }
     }
     return best;
@@ -200,14 +205,15 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     plan->h_ranges = ranges_of(g, &g->h);
     plan->w_ranges = g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w) : 1;
     plan->folds = plan->w_ranges > 1 ? talc_ceil_div(plan->columns, g->w.dilation) : 1;
-    plan->rows = rows_of(g, outputs, plan);
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
     plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
     plan->made = talc_even(g->made, made);
     plan->column_blocks = talc_ceil_div(g->w.outputs, plan->columns);
-    plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
     plan->image_blocks = talc_ceil_div(g->N, plan->images);
     plan->made_blocks = talc_ceil_div(g->made, plan->made);
+    plan->row_blocks = 1;
+    plan->rows = rows_of(g, outputs, tasks_of(g, plan), plan);
+    plan->row_blocks = talc_ceil_div(g->h.outputs, plan->rows);
     plan->halo_tile = halo_tile_of(g, plan, plan->rows, plan->images);
     plan->gathered = false;
     const int64_t all = width_of(g, plan, plan->images, plan->rows, plan->columns);
