@@ -134,8 +134,8 @@ static __global__ void __launch_bounds__(
     constexpr int COUNT = IS_GRADIENT ? REACH + (V - 1 + ODD) / S + 1 : (V - 1) * S + K;
     /* Rows that the L2 cache is asked for, where that is faster. */
     constexpr int FAR = !STAGED && (S == 1 || (IS_GRADIENT && K > 3)) ? 4 : 0;
-    const uint32_t index = blockIdx.x * p.block + threadIdx.x;
-    const bool busy = threadIdx.x < p.block && index < p.threads;
+    const uint32_t index = blockIdx.x * (STAGED ? p.block : COLUMNS_THREADS) + threadIdx.x;
+    const bool busy = index < p.threads && (!STAGED || threadIdx.x < p.block);
     if (!STAGED && !busy)
         return;
     const uint32_t band = p.across.quotient(index), plane = p.down.quotient(band);
@@ -143,8 +143,8 @@ static __global__ void __launch_bounds__(
     const int column = (int)(index - band * p.across.by) * V;
     const int first = p.first + (int)(band - plane * p.down.by) * p.each;
     const int units = min(p.each, p.first + p.units - first);
-    const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, *from = x;
-    T *y = p.y + (int64_t)plane * p.OH * p.OW, *results = y;
+    const T *copied = NULL;
+    T *results = NULL;
 
     extern __shared__ __align__(CACHE_LINE) unsigned char columns_bytes[];
     const int64_t first_plane = (int64_t)blockIdx.x * p.planes; /* of a staged block */
@@ -154,8 +154,7 @@ static __global__ void __launch_bounds__(
         T *const copy = (T *)columns_bytes + offset_in_line(first_x);
         copy_to_shared<COLUMNS_THREADS>(copy, first_x, planes * p.H * p.W);
         results = (T *)columns_bytes + p.results + offset_in_line(p.y + first_plane * p.OH * p.OW);
-        from = copy + (int)(plane - first_plane) * p.H * p.W;
-        y = results + (int)(plane - first_plane) * p.OH * p.OW;
+        copied = copy + (int)(plane - first_plane) * p.H * p.W;
     }
 
     accumulator_of<T> w[K * K], not_finite = 0;
@@ -167,11 +166,15 @@ static __global__ void __launch_bounds__(
     const T bias = p.last.bias == nullptr ? (T)0 : p.last.bias[channel];
 
     const int left = IS_GRADIENT ? (column + p.left) / S - REACH : column * S - p.left;
+    const T *const x = p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W;
     if (STAGED)
         wait_for_copies();
     row_window<T, READ, COUNT, E, (E - (K - 1) / 2 % E) % E, FAR> rows;
-    rows.begin(from, busy ? p.H : 0, p.W, IS_GRADIENT ? first - DELAY : first * S - p.top, left);
+    rows.begin(STAGED ? copied : x, busy ? p.H : 0, p.W,
+               IS_GRADIENT ? first - DELAY : first * S - p.top, left);
     int oh = IS_GRADIENT ? first * S - p.top : first; /* the next to store */
+    T *const y = STAGED ? results + (int)(plane - first_plane) * p.OH * p.OW
+                        : p.y + (int64_t)plane * p.OH * p.OW;
     const int steps = busy ? units + DELAY : 0;
     accumulator_of<T> sums[OPEN][V] = {};
 #pragma unroll 1
@@ -238,7 +241,9 @@ static __global__ void __launch_bounds__(
             }
         }
     }
-    const bool again = busy && p.only_inside && not_finite != 0;
+    if (!STAGED && (!p.only_inside || not_finite == 0))
+        return;
+    const bool again = !STAGED || (busy && p.only_inside && not_finite != 0);
 #pragma unroll 1
     for (int e = 0; again && e < units * MADE * V; e++) {
         const int ow = column + e % V;
@@ -256,7 +261,9 @@ static __global__ void __launch_bounds__(
         of.KH = (K - kh + step - 1) / step, of.KW = (K - kw + step - 1) / step;
         of.dilation_h = of.dilation_w = IS_GRADIENT ? -1 : 1;
         of.w_row = sign * step * K, of.w_column = sign * step, of.only_inside = true;
-        y[(int64_t)oh * p.OW + ow] = (T)sum_of_window<T>(of);
+        /* From the parameters, so that y is in no registers till here. */
+        (STAGED ? y + oh * p.OW + ow : p.y + ((int64_t)plane * p.OH + oh) * p.OW + ow)[0] =
+            (T)sum_of_window<T>(of);
     }
     if (STAGED) {
         __syncthreads();
