@@ -417,8 +417,8 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* Where the tiles from sum `at` on end. Where they go to y itself, they end with its rows, else with
- * a group of columns that has more than one vector. */
+/* Where the tiles from sum `at` on end: of tiles that go to y itself, with its rows,
+ * else with a group of columns that has more than one vector. */
 static inline int64_t end_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                              const sums_layout *layout, int64_t at)
 {
