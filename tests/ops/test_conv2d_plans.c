@@ -533,6 +533,8 @@ Test(conv2d_plans, what_is_fastest_by_far_is_chosen)
         { "n32c960h7w7o240k1x1g3_bias_relu", "gather_gemm" },
         { "n32c832h7w7o160k1x1_bias_relu", "gather_gemm" },
         { "n32c3h256w256o64k3x3p1x1_bias_relu", "direct(few channels)" },
+        { "n1c3h224w224o32k3x3s2x2p1x1_bias_relu6", "direct(small)" },
+        { "n1c3h224w224o64k7x7s2x2p3x3_bias_relu", "direct(few channels)" },
         { "n32c16h112w112o96k1x1_bias_relu", "pointwise(mma)" },
         { "n1c160h14w14o160k1x1_bias_relu", "pointwise(small tiles)" },
         { "n1c1920h1w1o80k1x1_bias_relu", "pointwise(dot)" },

@@ -224,7 +224,7 @@ static const char *refuses(const talc_conv2d_problem *p)
  * products; blocks wait for their copies, the first of them alone. */
 static double seconds(const talc_device *device, const talc_conv2d_problem *p, const few_tiles &t)
 {
-    constexpr double CLOCK = 1.75e9, RATE = 3, WAITS = 1.5e-6, COPY = 14, START = 1300;
+    constexpr double CLOCK = 1.75e9, RATE = 3, WAITS = 2.5e-6, COPY = 10, START = 1300;
     const double multiprocessors = talc_cuda_state_of(device)->multiprocessors;
     const double taps = (double)(p->C * p->KH * p->KW);
     const double copies = taps * t.channel_warps * CHANNELS + (double)p->C * t.x_rows * t.x_columns;
