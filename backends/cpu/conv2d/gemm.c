@@ -112,8 +112,8 @@ static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
 }
 
 /* Rows of a block: those with which the threads end first, of blocks from half of the outputs that
- * are asked for up to them. Blocks of fewer rows, at the end, go to threads that have nothing else
- * to do. `others`: blocks of the same rows. */
+ * are asked for up to them; an image that is one block stays whole. Blocks of fewer rows, at the
+ * end, go to threads that have nothing else to do. `others`: blocks of the same rows. */
 static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, int64_t others,
                        talc_cpu_gemm_plan *plan)
 {
@@ -121,7 +121,8 @@ static int64_t rows_of(const talc_cpu_gemm *g, int64_t outputs, int64_t others,
     int64_t best = 0, min = 0;
     plan->gathered = false;
     const int64_t first = talc_even(g->h.outputs, max);
-    const int64_t last = talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
+    const int64_t last =
+        first == g->h.outputs ? first : talc_larger(talc_ceil_div(first, 2), first - CANDIDATES);
     for (int64_t rows = first; rows >= last; rows--) {
         plan->halo_tile = halo_tile_of(g, plan, rows, 1);
         const int64_t rest = g->h.outputs % rows, tasks = g->h.outputs / rows * others;
