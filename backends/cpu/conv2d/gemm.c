@@ -71,16 +71,15 @@ static int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 
 /* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs
  * if the halo tile is gathered, else through the rows of an image's slot of the halo tile, each
- * image's from a vector of its own. */
+ * image's, and each group's of folded columns, from a vector of its own. Rows of a group are whole,
+ * even in a block of fewer columns. */
 static int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan, int64_t images,
                         int64_t rows, int64_t columns)
 {
-    const int64_t lanes = g->kernels->lanes;
+    const int64_t lanes = g->kernels->lanes, row = plan->halo_tile.w.size;
+    const int64_t last = plan->folds > 1 ? row : columns; /* row */
     return plan->gathered ? talc_round_up(images * rows * columns, lanes)
-                          : images * plan->folds *
-                                talc_round_up((rows - 1) * plan->halo_tile.w.size +
-                                                  talc_smaller(columns, plan->halo_tile.w.size),
-                                              lanes);
+                          : images * plan->folds * talc_round_up((rows - 1) * row + last, lanes);
 }
 
 static talc_cpu_halo_tile halo_tile_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
