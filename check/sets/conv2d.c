@@ -152,6 +152,7 @@ const char *const talc_check_conv2d_edges[] = {
     "n1c1h30w31o2k3x3d13x14{|_dx}", "n1c2h3w3o2k1x1d1000000000x1000000000{|_dw}",
     "n1c2h2w3o3k2x2p5x5d6x7", "n2c3h30w31o25k3x3p{4x4d4x4|8x8d8x8|9x11d9x11}{|_bias_relu|_dx}",
     "n3c2h9w10o3k3x3p8x8d8x8{|_dx}", "n2c3h2w45o5k3x3p8x8d8x8", "n1c1h1w1492o1k1x3p0x497d1x497",
+    "n1c2h9w1o3k3x1s1x2p1x1_dx",
 
     /* The effective kernel is the padded input: one output. */
     "n2c3h5w7o4k5x7{|_dx}", "n1c3h5w4o4k7x8p1x2{|_dw}", "n1c3h7w5o4k4x3d2x2",

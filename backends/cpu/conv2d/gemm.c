@@ -104,8 +104,9 @@ static double outside_of(const talc_cpu_axis *axis)
 /* Ranges of taps that tables are made for: all, and those that begin later or end sooner. */
 static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
 {
-    return g->padding_mode == TALC_PADDING_ZEROS && phases_of(g) == 1 && axis->taps <= RANGED &&
-                   outside_of(axis) > 0.03
+    /* An input gradient of one phase may have none. */
+    return g->padding_mode == TALC_PADDING_ZEROS && phases_of(g) == 1 && taps_of(g) > 0 &&
+                   axis->taps <= RANGED && outside_of(axis) > 0.03
                ? talc_larger(2 * axis->taps - 1, 1)
                : 1;
 }
