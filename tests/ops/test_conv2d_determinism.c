@@ -154,3 +154,30 @@ Test(conv2d_determinism, threads_do_not_reach_sums_in_a_small_workspace)
     talc_set_threads(before);
     talc_workspace_set_limit(cpu_device(), limit);
 }
+
+/* What an infinite weight makes NaN of zeros around dy is made again, whatever the blocks. */
+Test(conv2d_determinism, threads_do_not_reach_gradients_of_infinite_weights)
+{
+    static const int threads[] = { 2, 3, 5, 16, 33 };
+    const talc_conv2d_problem p = conv2d_parse("n1c5h25w41o16k3x3p8x8d8x8_dx");
+    const int before = talc_threads();
+    owned_scope *scope = talc_scope_enter();
+    talc_tensor *w =
+        talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.OC, p.C / p.groups, p.KH, p.KW));
+    const talc_tensor *dy = talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.N, p.OC, p.OH, p.OW));
+    float *weights = talc_data(w, TALC_F32);
+    for (int64_t ic = 0; ic < p.C; ic++)
+        weights[ic * p.KH * p.KW + ic] = INFINITY;
+    const talc_conv2d_options options = { .algorithm = "implicit_gemm" };
+    talc_set_threads(1);
+    const talc_tensor *expected = talc_conv2d_gradient(&p, w, dy, &options);
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        talc_set_threads(threads[i]);
+        const talc_tensor *dx = talc_conv2d_gradient(&p, w, dy, &options);
+        cr_assert(expected != NULL && dx != NULL, "%s", talc_error_message());
+        cr_expect(memcmp(talc_data_read(dx, TALC_F32), talc_data_read(expected, TALC_F32),
+                         talc_nbytes(dx)) == 0,
+                  "%d threads", threads[i]);
+    }
+    talc_set_threads(before);
+}

@@ -659,14 +659,19 @@ TALC_CPU_FLOATS(HAS_NAN)
 
 TALC_CPU_FLOATS(ARE_FINITE)
 
-/* Whether products of a panel's weights and zeros are zeros. */
+/* Whether products of a panel's weights and zeros are zeros. If not, no sum leaves any out: they
+ * belong to the forward pass, and in an input gradient what they make NaN is made again in f64,
+ * which tiles of other blocks have to do alike. */
 static bool are_finite(const talc_cpu_gemm *g, const talc_cpu_tile *tile, int64_t count,
                        int64_t summed)
 {
+    const bool input = g->weight.made < g->weight.summed;
+    const int64_t runs = input ? summed : count, apart = input ? g->weight.summed : g->weight.made;
+    const int64_t run = input ? count * g->weight.made : summed * g->weight.summed;
     bool finite = true;
-    for (int64_t i = 0; i < count && finite; i++)
+    for (int64_t i = 0; i < runs && finite; i++)
         finite = TALC_CPU_VALUE(g->dtype, are_finite,
-                                ((const void *)tile->w[i], summed * g->weight.summed));
+                                (talc_cpu_at(g->dtype, tile->w[0], i * apart), run));
     return finite;
 }
 
@@ -845,7 +850,7 @@ static void gemm_task(void *context, int64_t task, int worker)
                 w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
-            const bool ranged = some && (input || are_finite(g, &tile, count, summed));
+            const bool ranged = some && are_finite(g, &tile, count, summed);
             bool recompute = false;
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
