@@ -181,3 +181,25 @@ Test(conv2d_determinism, threads_do_not_reach_gradients_of_infinite_weights)
     }
     talc_set_threads(before);
 }
+
+/* Some sums are -0 that would be 0 with the zeros that taps around the image read. */
+Test(conv2d_determinism, a_small_workspace_has_the_same_zeros)
+{
+    const talc_conv2d_problem p = conv2d_parse("n1c512h28w28o64k3x3p8x8d8x8");
+    owned_scope *scope = talc_scope_enter();
+    const talc_tensor *x = talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.N, p.C, p.H, p.W));
+    const talc_tensor *w = talc_randn(cpu_device(), TALC_F32, TALC_DIMS(p.OC, p.C, p.KH, p.KW));
+    const talc_tensor *small = talc_mul_scalar(w, 1e-30);
+    const talc_tensor *tiny = talc_mul_scalar(x, 1e-20);
+    const talc_conv2d_options options = { .algorithm = "implicit_gemm",
+                                          .padding = { p.pad_top, p.pad_left },
+                                          .dilation = { p.dilation_h, p.dilation_w } };
+    const talc_tensor *expected = talc_conv2d(tiny, small, NULL, &options);
+    const size_t limit = talc_workspace_limit(cpu_device());
+    talc_workspace_set_limit(cpu_device(), 2000);
+    const talc_tensor *y = talc_conv2d(tiny, small, NULL, &options);
+    talc_workspace_set_limit(cpu_device(), limit);
+    cr_assert(expected != NULL && y != NULL, "%s", talc_error_message());
+    cr_expect(memcmp(talc_data_read(y, TALC_F32), talc_data_read(expected, TALC_F32),
+                     talc_nbytes(y)) == 0);
+}

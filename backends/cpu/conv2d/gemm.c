@@ -111,6 +111,12 @@ static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
                : 1;
 }
 
+/* Ranges of columns' taps: where zeros around the image are many columns. */
+static int64_t w_ranges_of(const talc_cpu_gemm *g)
+{
+    return g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w) : 1;
+}
+
 /* Rows of a block: those with which the threads end first, of blocks from half of the outputs that
  * are asked for up to them; an image that is one block stays whole. Blocks of fewer rows, at the
  * end, go to threads that have nothing else to do. `others`: blocks of the same rows. */
@@ -195,16 +201,16 @@ static double end_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
            (double)talc_smaller(tasks, g->threads) * WAKING;
 }
 
-/* Blocks of equal size, of at most as many outputs and planes as asked for, and their halo tile. It
- * is gathered where the outputs without use would cost more. */
-static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_gather,
+/* Blocks of equal size, of at most as many outputs and planes as asked for, and their halo tile. In
+ * a `roomy` workspace it is gathered where the outputs without use would cost more, and terms have
+ * tables for ranges of taps; columns that have these are folded. */
+static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool roomy,
                 talc_cpu_gemm_plan *plan)
 {
     const int64_t lanes = g->kernels->lanes;
     plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
-    /* Where zeros around the image are many columns, these are folded. */
-    plan->h_ranges = ranges_of(g, &g->h);
-    plan->w_ranges = g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w) : 1;
+    plan->h_ranges = roomy ? ranges_of(g, &g->h) : 1;
+    plan->w_ranges = roomy ? w_ranges_of(g) : 1;
     plan->folds = plan->w_ranges > 1 ? talc_ceil_div(plan->columns, g->w.dilation) : 1;
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
     plan->images = 2 * plane <= outputs ? talc_even(g->N, outputs / plane) : 1;
@@ -226,7 +232,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool may_
     /* What is gathered and shared comes from other cores, once for each panel of a few planes. */
     const int64_t products = (shared > 0 ? g->made : plan->made) * taps_of(g);
     const int64_t loads = shared > 0 ? used * products / 2 : 0;
-    plan->gathered = may_gather && plan->folds == 1 && bytes <= g->cache_bytes / CACHE_SHARE &&
+    plan->gathered = roomy && plan->folds == 1 && bytes <= g->cache_bytes / CACHE_SHARE &&
                      (all - used) * products > lanes * filling_of(g, plan) + loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
@@ -817,6 +823,8 @@ static void gemm_task(void *context, int64_t task, int worker)
     const gemm_block b = block_of(c->gemm, c->plan, block_index, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const bool input = c->problem->direction == TALC_GRAD_INPUT;
+    /* Whether there may be ranges, whatever the workspace: bits follow from that. */
+    const bool some = ranges_of(g, &g->h) * w_ranges_of(g) > 1;
     const int64_t panels = panels_of(g, b.made_count);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
     char *own = one + one_of(g, plan) * size;
@@ -834,7 +842,6 @@ static void gemm_task(void *context, int64_t task, int worker)
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
             /* Sums of ranges of taps get + 0, so that -0 does not depend on the range. */
             static const double zeros[TALC_CPU_ROWS];
-            const bool some = plan->h_ranges * plan->w_ranges > 1;
             const bool ends = !some && talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
             if (some) {
                 tile.low = -INFINITY;
@@ -850,7 +857,8 @@ static void gemm_task(void *context, int64_t task, int worker)
                 w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
             char *of_panel =
                 sums + (plan->summed < g->summed ? first * phases * plan->phase * size : 0);
-            const bool ranged = some && are_finite(g, &tile, count, summed);
+            const bool ranged =
+                plan->h_ranges * plan->w_ranges > 1 && are_finite(g, &tile, count, summed);
             bool recompute = false;
             for (int64_t phase = 0; phase < phases; phase++) {
                 const int64_t taps =
