@@ -335,6 +335,7 @@ typedef struct gemm_context {
     char *shared, *slices;
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
+    bool has_ranges; /* of taps, where the workspace has room; bits do not depend on that */
 } gemm_context;
 
 /* A block of y. */
@@ -823,8 +824,6 @@ static void gemm_task(void *context, int64_t task, int worker)
     const gemm_block b = block_of(c->gemm, c->plan, block_index, task % plan->made_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
     const bool input = c->problem->direction == TALC_GRAD_INPUT;
-    /* Whether there may be ranges, whatever the workspace: bits follow from that. */
-    const bool some = ranges_of(g, &g->h) * w_ranges_of(g) > 1;
     const int64_t panels = panels_of(g, b.made_count);
     char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
     char *own = one + one_of(g, plan) * size;
@@ -842,8 +841,9 @@ static void gemm_task(void *context, int64_t task, int worker)
             talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
             /* Sums of ranges of taps get + 0, so that -0 does not depend on the range. */
             static const double zeros[TALC_CPU_ROWS];
-            const bool ends = !some && talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
-            if (some) {
+            const bool ends =
+                !c->has_ranges && talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high);
+            if (c->has_ranges) {
                 tile.low = -INFINITY;
                 tile.high = INFINITY;
             }
@@ -864,9 +864,10 @@ static void gemm_task(void *context, int64_t task, int worker)
                 const int64_t taps =
                     g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
                 tile.count = summed * taps;
-                tile.ends = (ends || some) && from + summed == g->summed;
-                tile.bias =
-                    some ? zeros : talc_cpu_at(g->dtype, c->arguments->bias, b.g * g->made + made);
+                tile.ends = (ends || c->has_ranges) && from + summed == g->summed;
+                tile.bias = c->has_ranges
+                                ? zeros
+                                : talc_cpu_at(g->dtype, c->arguments->bias, b.g * g->made + made);
                 fetch_panel(c, of_next, count,
                             (talc_range){ phase * next / phases, (phase + 1) * next / phases });
                 char *of_phase = of_panel + phase * count * plan->phase * size;
@@ -1032,6 +1033,7 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
         .slices = (char *)workspace + plan->terms_bytes + plan->shared_bytes,
         .problem = problem,
         .arguments = arguments,
+        .has_ranges = ranges_of(gemm, &gemm->h) * w_ranges_of(gemm) > 1,
     };
     const size_t all = plan->terms_bytes + plan->shared_bytes;
     const int workers = (int)((workspace_bytes - all) / plan->slice);
