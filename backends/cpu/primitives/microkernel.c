@@ -325,9 +325,10 @@ static inline void side_by_side(int64_t count, size_t bytes, const char *from, c
         const T *from = x;                                                                         \
         T *to = y;                                                                                 \
         const int64_t known = count < VECTOR_BYTES / (int64_t)sizeof(T) ? 0 : stride;              \
+        /* Elements whose lines are all read; of a wider stride most are not. */                   \
+        const int64_t near = stride == 1 ? count * ways : stride <= 4 ? count * stride : 0;        \
         for (int64_t row = 0; row < rows; row++, from += from_row, to += to_row) {                 \
-            for (int64_t i = 0; i < count * (stride > 1 ? stride : ways);                          \
-                 i += 64 / (int64_t)sizeof(T))                                                     \
+            for (int64_t i = 0; i < near; i += 64 / (int64_t)sizeof(T))                            \
                 __builtin_prefetch(from + next + i);                                               \
             if (stride == 1)                                                                       \
                 side_by_side(ways, (size_t)count * sizeof(T), (const char *)from, (char *)to,      \
