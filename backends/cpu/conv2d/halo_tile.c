@@ -135,7 +135,8 @@ typedef struct strided_slots {
                                       const T *plane, T *dst)                                      \
     {                                                                                              \
         const int64_t width = halo_tile->w.size, slot = halo_tile->h.size * width;                 \
-        const int64_t from_row = s->h.stride * s->w.extent;                                        \
+        /* Of one row there is none behind it, however far. */                                     \
+        const int64_t from_row = in->rows.hi - in->rows.lo > 1 ? s->h.stride * s->w.extent : 0;    \
         const int64_t lo = in->columns.lo, hi = in->columns.hi;                                    \
         if (lo >= hi && in->ways == 1 && s->padding_mode == TALC_PADDING_ZEROS) {                  \
             memset(dst, 0, (size_t)slot * sizeof(T));                                              \
