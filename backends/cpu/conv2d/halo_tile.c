@@ -58,10 +58,8 @@ typedef struct slot_row {
 
 /* Columns lo .. hi - 1, outside the image. A column that no window reads may be too far outside to
  * have a source. */
-static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_halo_tile_source *s,
-                                                               const slot_row *slot, int64_t lo,
-                                                               int64_t hi, const char *row,
-                                                               char *dst)
+TALC_ALWAYS_INLINE void fill_outside(const talc_cpu_halo_tile_source *s, const slot_row *slot,
+                                     int64_t lo, int64_t hi, const char *row, char *dst)
 {
     const int64_t size = slot->size;
     talc_cpu_short_zero(dst + lo * size, (size_t)((hi - lo) * size));
@@ -74,9 +72,8 @@ static inline __attribute__((always_inline)) void fill_outside(const talc_cpu_ha
     }
 }
 
-static inline __attribute__((always_inline)) void fill_row(const talc_cpu_halo_tile_source *s,
-                                                           const slot_row *slot, const char *row,
-                                                           char *dst)
+TALC_ALWAYS_INLINE void fill_row(const talc_cpu_halo_tile_source *s, const slot_row *slot,
+                                 const char *row, char *dst)
 {
     const int64_t size = slot->size;
     const int64_t lo = slot->inside.lo, count = slot->inside.hi - lo;
@@ -145,10 +142,14 @@ typedef struct strided_slots {
         for (int64_t row = 0, rows; row < halo_tile->h.size; row += rows, dst += rows * width) {   \
             const int64_t ih =                                                                     \
                 talc_window_source(s->padding_mode, in->row + row * s->h.stride, s->h.extent);     \
-            const bool exists = ih >= 0 && ih < s->h.extent;                                       \
-            const T *from = plane + (exists ? ih * s->w.extent : 0);                               \
             rows = row == in->rows.lo && row < in->rows.hi ? in->rows.hi - row : 1;                \
-            if (exists && lo < hi)                                                                 \
+            if (ih < 0 || ih >= s->h.extent) {                                                     \
+                for (int64_t way = 0; way < in->ways; way++)                                       \
+                    talc_cpu_short_zero((char *)(dst + way * slot), (size_t)width * sizeof(T));    \
+                continue;                                                                          \
+            }                                                                                      \
+            const T *from = plane + ih * s->w.extent;                                              \
+            if (lo < hi)                                                                           \
                 talc_cpu_kernels_of(s->dtype)->strided(                                            \
                     rows, hi - lo, in->ways, from + in->column + lo * s->w.stride, from_row,       \
                     s->w.stride, dst + lo, width, slot, s->x_channel);                             \
@@ -158,10 +159,8 @@ typedef struct strided_slots {
                         s->padding_mode, in->column + way + i * s->w.stride, s->w.extent);         \
                     for (int64_t r = 0; r < rows; r++)                                             \
                         dst[way * slot + r * width + i] =                                          \
-                            exists && iw >= 0 && iw < s->w.extent ? from[r * from_row + iw] : 0;   \
+                            iw >= 0 && iw < s->w.extent ? from[r * from_row + iw] : 0;             \
                 }                                                                                  \
-            for (int64_t way = 0; way < in->ways && !exists; way++)                                \
-                talc_cpu_short_zero((char *)(dst + way * slot), (size_t)width * sizeof(T));        \
         }                                                                                          \
     }
 
