@@ -6,13 +6,14 @@
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_SHORT_COPY_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_SHORT_COPY_H
 
+#include "backends/cpu/primitives/target.h"
+
 #include <string.h>
 
 enum { TALC_CPU_SHORT = 256, TALC_CPU_SHORT_BLOCK = 32 };
 
 /// Of at most 64 bytes.
-static inline __attribute__((always_inline)) void talc_cpu_part_copy(char *dst, const char *src,
-                                                                     size_t bytes)
+TALC_ALWAYS_INLINE void talc_cpu_part_copy(char *dst, const char *src, size_t bytes)
 {
     if (bytes >= 32) {
         memcpy(dst, src, 32);
@@ -28,8 +29,7 @@ static inline __attribute__((always_inline)) void talc_cpu_part_copy(char *dst, 
     }
 }
 
-static inline __attribute__((always_inline)) void talc_cpu_short_copy(char *dst, const char *src,
-                                                                      size_t bytes)
+TALC_ALWAYS_INLINE void talc_cpu_short_copy(char *dst, const char *src, size_t bytes)
 {
     const size_t block = TALC_CPU_SHORT_BLOCK;
     if (bytes > TALC_CPU_SHORT) {
@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) void talc_cpu_short_copy(char *dst,
     }
 }
 
-static inline __attribute__((always_inline)) void talc_cpu_short_zero(char *dst, size_t bytes)
+TALC_ALWAYS_INLINE void talc_cpu_short_zero(char *dst, size_t bytes)
 {
     static const char zeros[TALC_CPU_SHORT];
     if (bytes > TALC_CPU_SHORT)

@@ -18,6 +18,8 @@
 #ifndef TALC_BACKENDS_CPU_PRIMITIVES_STREAM_H
 #define TALC_BACKENDS_CPU_PRIMITIVES_STREAM_H
 
+#include "backends/cpu/primitives/target.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,7 +50,7 @@ static inline size_t talc_cpu_piece(bool streams, const void *y, size_t bytes)
 }
 
 /// Stores one cache line past the caches, to an aligned address.
-static inline __attribute__((always_inline)) void talc_cpu_stream_line(void *dst, const void *line)
+TALC_ALWAYS_INLINE void talc_cpu_stream_line(void *dst, const void *line)
 {
 #if defined(__SSE2__)
     typedef float whole __attribute__((vector_size(64), aligned(4), may_alias));

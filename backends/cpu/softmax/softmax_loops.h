@@ -10,9 +10,9 @@
 #define QUOTIENT(AT)  (AT(e) * inverse)
 
 /* Softmaxes side by side. */
-static inline __attribute__((always_inline)) void NAME(side_by_side)(
-    const talc_softmax_problem *p, int64_t width, const T *restrict x, int64_t x_stride,
-    int64_t x_step, T *restrict y, int64_t y_stride, int64_t y_step)
+TALC_ALWAYS_INLINE void NAME(side_by_side)(const talc_softmax_problem *p, int64_t width,
+                                           const T *restrict x, int64_t x_stride, int64_t x_step,
+                                           T *restrict y, int64_t y_stride, int64_t y_step)
 {
     const bool logarithm = p->log;
     T m[WIDTH], e[WIDTH], part[WIDTH];
@@ -55,10 +55,8 @@ static inline __attribute__((always_inline)) void NAME(side_by_side)(
 }
 
 /* Short ones whose elements lie closer than they do: transposed on the way in and out. */
-static inline __attribute__((always_inline)) void NAME(transposed)(const softmax_plan *plan,
-                                                                   int64_t width,
-                                                                   const T *restrict x,
-                                                                   T *restrict y)
+TALC_ALWAYS_INLINE void NAME(transposed)(const softmax_plan *plan, int64_t width,
+                                         const T *restrict x, T *restrict y)
 {
     const talc_softmax_problem *p = plan->problem;
     T x_transposed[TRANSPOSED], y_transposed[TRANSPOSED];
