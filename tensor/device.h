@@ -64,7 +64,7 @@ TALC_API void talc_memory_reset_peak(talc_device *device);
 TALC_API uint64_t talc_device_recomputed(talc_device *device);
 
 /// Gives cached blocks, and page-locked memory that is kept for the next talc_pinned, back to the
-/// system; returns how many bytes.
+/// system; returns how many bytes. What is free of a block whose other part is in use stays.
 TALC_API size_t talc_memory_trim(talc_device *device);
 
 /// The maximum of workspace that an op may use on this device, in bytes: 32 MiB on the CPU unless

@@ -1,7 +1,7 @@
 #include "tensor/pool.h"
 
-#include "tensor/pieces.h"
 #include "tensor/memory.h"
+#include "tensor/pieces.h"
 #include "tensor/recording.h"
 #include "tensor/streams.h"
 #include "tensor/table.h"
