@@ -128,6 +128,7 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                 }
             }
         }
+        __syncwarp(); /* its lanes have read their scale */
         if (threadIdx.x % WARP == 0)
             barrier_arrive(ring.empty(here.stage));
     }
