@@ -96,7 +96,8 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
     pipeline_state here = first_to_empty();
     for (int tile = w.first; tile < w.last; tile++, here.advance(p.stages)) {
         ring.wait_full(here);
-        const float scale = scales[here.stage];
+        /* One lane reads it, the one that frees the stage. */
+        const float scale = __shfl_sync(~0u, threadIdx.x % WARP == 0 ? scales[here.stage] : 0, 0);
         const uint32_t at = shared / 16 + (uint32_t)here.stage * units;
 #pragma unroll 1
         for (int s = 0; s < STEPS; s += RUN<PRODUCTS>) {
@@ -128,7 +129,6 @@ static __device__ __forceinline__ void multiply_tiles(const weight_problem &p,
                 }
             }
         }
-        __syncwarp(); /* its lanes have read their scale */
         if (threadIdx.x % WARP == 0)
             barrier_arrive(ring.empty(here.stage));
     }
