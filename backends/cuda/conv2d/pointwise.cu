@@ -8,9 +8,10 @@
 ///   cublas       Batched calls of cuBLAS, a single one where groups is 1. A second kernel adds
 ///                bias and residual and applies the activation, in place.
 ///   small tiles  One launch, for small products (matmul/small.cuh).
-///   dot, tiles   Images of one pixel, as in squeeze-and-excitation blocks. Of them the convolution
-///                is a linear layer: one product whose rows are the images. These two, and `small
-///                tiles` there, call the algorithm of matmul of that name (matmul/matmul.cu).
+///   dot, tiles   Kernels that cover the image, as those of images of one pixel in
+///                squeeze-and-excitation blocks do: the convolution is a linear layer, one product
+///                whose rows are the images. These two, and `small tiles` there, call the algorithm
+///                of matmul of that name (matmul/matmul.cu).
 ///
 /// Arithmetic: the data's type; with TF32 admitted, `cublas` may round its operands to TF32. No
 /// workspace.
@@ -18,31 +19,14 @@
 #include "backends/cuda/primitives/dtype.cuh"
 #include "backends/cuda/primitives/epilogue.cuh"
 #include "backends/cuda/conv2d/form.cuh"
+#include "backends/cuda/conv2d/linear.h"
 #include "backends/cuda/conv2d/slice_products.h"
 #include "backends/cuda/matmul/forms.h"
 #include "backends/cuda/matmul/small.cuh"
 
 using namespace talc;
 
-/* Whether the convolution is a linear layer. */
-static bool is_linear(const talc_conv2d_problem *p)
-{
-    return p->groups == 1 && p->H * p->W == 1;
-}
-
-// ---- Images of one pixel ------------------------------------------------------------------------
-
-/* y [N, OC] = x [N, C] times w [OC, C] transposed, as a problem of matmul. */
-static talc_matmul_problem linear_of(const talc_conv2d_problem *p)
-{
-    talc_matmul_problem m = {};
-    m.dtype = p->dtype;
-    m.M = p->N, m.N = p->OC, m.K = m.lda = m.ldb = p->C;
-    m.transpose_b = true;
-    m.batch = 1;
-    m.bias = p->bias, m.residual = p->residual, m.activation = p->activation;
-    return m;
-}
+// ---- Linear layers ------------------------------------------------------------------------------
 
 using linear_plan = decltype(&talc_cuda_matmul_dot_plan);
 using linear_run = decltype(&talc_cuda_matmul_dot_run);
@@ -50,17 +34,16 @@ using linear_run = decltype(&talc_cuda_matmul_dot_run);
 static const char *plan_linear(linear_plan planned, const talc_device *device,
                                const talc_conv2d_problem *p, talc_plan *plan)
 {
-    const talc_matmul_problem m = linear_of(p);
-    if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
-        return talc_cuda_conv2d_pointwise_refuses(p);
-    return is_linear(p) ? planned(device, &m, 0, plan)
-                        : "images have more than one pixel, or groups is not 1";
+    if (!talc_cuda_conv2d_is_linear(p))
+        return "the kernel does not cover the image, or groups is not 1";
+    const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
+    return planned(device, &m, 0, plan);
 }
 
 static talc_status run_linear(linear_run run, talc_device *device, const talc_conv2d_problem *p,
                               const talc_plan *plan, const talc_conv2d_arguments *a)
 {
-    const talc_matmul_problem m = linear_of(p);
+    const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
     const talc_matmul_arguments its = { {}, a->y, a->x, a->w, a->bias, a->residual };
     return run(device, &m, plan, &its);
 }
@@ -70,7 +53,7 @@ static talc_status run_linear(linear_run run, talc_device *device, const talc_co
 static const char *plan_small_tiles(const talc_device *device, const talc_conv2d_problem *p,
                                     talc_plan *plan)
 {
-    if (is_linear(p))
+    if (talc_cuda_conv2d_is_linear(p))
         return plan_linear(talc_cuda_matmul_small_tiles_plan, device, p, plan);
     if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
         return talc_cuda_conv2d_pointwise_refuses(p);
@@ -86,7 +69,7 @@ template <typename T>
 static talc_status run_small_tiles(talc_device *device, const talc_conv2d_problem *p,
                                    const talc_plan *plan, const talc_conv2d_arguments *a)
 {
-    if (is_linear(p))
+    if (talc_cuda_conv2d_is_linear(p))
         return run_linear(talc_cuda_matmul_small_tiles_run, device, p, plan, a);
     constexpr int V = small::VECTOR<T>;
     const int64_t P = p->H * p->W, image[] = { p->C * P }, none[] = { 0 };
@@ -109,8 +92,8 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
 {
     if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
         return talc_cuda_conv2d_pointwise_refuses(p);
-    if (is_linear(p))
-        return "images have one pixel";
+    if (talc_cuda_conv2d_is_linear(p))
+        return "the kernel covers the image";
     plan->seconds =
         talc_cuda_conv2d_blas_seconds(device, p, (double)(p->OC / p->groups), (double)(p->H * p->W),
                                       (double)(p->C / p->groups)) +
@@ -123,8 +106,8 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
 static const char *plan_cublas_tf32(const talc_device *device, const talc_conv2d_problem *p,
                                     talc_plan *plan)
 {
-    if (is_linear(p))
-        return "images have one pixel";
+    if (talc_cuda_conv2d_is_linear(p))
+        return "the kernel covers the image";
     return talc_cuda_conv2d_pointwise_tf32(device, p, plan);
 }
 

@@ -5,19 +5,58 @@
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
 /// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h).
+/// Where the kernel covers the image, each is one product whose rows or terms are the images.
 /// Arithmetic: the data's type, or operands rounded to TF32, where an image has a sum of its own.
 #include "backends/cuda/conv2d/algorithms.h"
+#include "backends/cuda/conv2d/linear.h"
 #include "backends/cuda/conv2d/split_k.h"
 #include "backends/cuda/device/blas.h"
 #include "backends/cuda/device/estimate.h"
+#include "backends/cuda/matmul/estimate.h"
 
 #include <math.h>
+
+/* Whether a plan is done: that of a linear layer. */
+static bool plan_linear(const talc_device *device, const talc_conv2d_problem *p, bool tf32,
+                        talc_plan *plan)
+{
+    if (!talc_cuda_conv2d_is_linear(p))
+        return false;
+    const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
+    plan->missing = talc_cuda_blas_refuses;
+    plan->seconds =
+        tf32 ? talc_cuda_matmul_tf32_seconds(&m) : talc_cuda_matmul_cublas_seconds(device, &m);
+    return true;
+}
+
+static talc_status run_linear(talc_device *device, const talc_conv2d_problem *p,
+                              const talc_conv2d_arguments *a, bool tf32)
+{
+    const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
+    const bool input = p->direction == TALC_GRAD_INPUT;
+    return talc_cuda_multiply(device, "conv2d",
+                              &(talc_cuda_product){ .dtype = m.dtype,
+                                                    .M = m.M,
+                                                    .N = m.N,
+                                                    .K = m.K,
+                                                    .a = a->dy,
+                                                    .b = input ? a->w : a->x,
+                                                    .c = input ? a->dx : a->dw,
+                                                    .lda = m.lda,
+                                                    .ldb = m.ldb,
+                                                    .ldc = m.N,
+                                                    .transpose_a = m.transpose_a,
+                                                    .tf32 = tf32,
+                                                    .batch = 1 });
+}
 
 const char *talc_cuda_conv2d_pointwise_cublas_gradient_plan(const talc_device *device,
                                                             const void *problem, size_t limit,
                                                             talc_plan *plan)
 {
     const talc_conv2d_problem *p = problem;
+    if (plan_linear(device, p, false, plan))
+        return NULL;
     if (talc_cuda_conv2d_pointwise_refuses(p) != NULL)
         return talc_cuda_conv2d_pointwise_refuses(p);
     plan->missing = talc_cuda_blas_refuses;
@@ -41,7 +80,10 @@ const char *talc_cuda_conv2d_pointwise_cublas_tf32_gradient_plan(const talc_devi
                                                                  talc_plan *plan)
 {
     const talc_conv2d_problem *p = problem;
-    const char *refusal = talc_cuda_conv2d_pointwise_tf32(device, p, plan);
+    const char *refusal = talc_cuda_blas_refuses_tf32(device, p->dtype);
+    if (refusal == NULL && plan_linear(device, p, true, plan))
+        return NULL;
+    refusal = talc_cuda_conv2d_pointwise_tf32(device, p, plan);
     if (refusal != NULL)
         return refusal;
     talc_cuda_conv2d_sums_plan sums = { .slots = 0 };
@@ -90,6 +132,8 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *arguments, bool tf32)
 {
+    if (talc_cuda_conv2d_is_linear(p))
+        return run_linear(device, p, arguments, tf32);
     if (p->direction == TALC_GRAD_WEIGHT)
         return grad_weight(device, p, plan, arguments, tf32);
     const int64_t IC = p->C / p->groups, P = p->H * p->W;
