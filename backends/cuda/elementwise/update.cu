@@ -19,7 +19,7 @@ TALC_UPDATE_IN(double, sqrt)
 using namespace talc;
 
 /* Elements of a block: few, since each of a thread's waits for the one before. */
-constexpr int CHUNK = 2 * BLOCK;
+constexpr int CHUNK = 4 * BLOCK;
 
 /* The largest power of two that is a tensor's place. */
 constexpr int MAX_BELOW = 64;
@@ -81,17 +81,60 @@ template <typename T> static __device__ T *at(T *array, int64_t i)
     return array == nullptr ? nullptr : array + i;
 }
 
+/* As many elements as a vector has. */
+template <typename T> using several = vec<T, VECTOR_BYTES / (int)sizeof(T)>;
+
+template <typename T> static __device__ bool has_vectors(const updated<T> &u)
+{
+    return (((uintptr_t)u.parameter | (uintptr_t)u.gradient | (uintptr_t)u.states[0] |
+             (uintptr_t)u.states[1] | (uintptr_t)u.states[2]) %
+            VECTOR_BYTES) == 0;
+}
+
+template <typename T, typename Numbers>
+static __device__ void update_several(const updated<T> &u, const Numbers &numbers, T scale,
+                                      int64_t i)
+{
+    using vector = several<T>;
+    constexpr int COUNT = sizeof(vector) / sizeof(T);
+    /* What the first step of SGD finds in its state is not read. */
+    const bool reads = numbers.rule != TALC_UPDATE_SGD || !numbers.first;
+    vector p = *(const vector *)(u.parameter + i), g = {}, states[TALC_UPDATE_STATES] = {};
+    if (u.gradient != nullptr)
+        g = *(const vector *)(u.gradient + i);
+#pragma unroll
+    for (int k = 0; k < TALC_UPDATE_STATES; k++)
+        if (u.states[k] != nullptr && reads)
+            states[k] = *(const vector *)(u.states[k] + i);
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+        update_element(numbers, scale, &p.of[k], g.of[k], &states[0].of[k], &states[1].of[k],
+                       &states[2].of[k]);
+    *(vector *)(u.parameter + i) = p;
+#pragma unroll
+    for (int k = 0; k < TALC_UPDATE_STATES; k++)
+        if (u.states[k] != nullptr)
+            *(vector *)(u.states[k] + i) = states[k];
+}
+
 template <typename T, typename Numbers>
 static __global__ void __launch_bounds__(BLOCK)
     update_tensors(const __grid_constant__ update_plan<T, Numbers> plan)
 {
+    constexpr int COUNT = sizeof(several<T>) / sizeof(T);
     const T scale = plan.scale == nullptr ? (T)1 : *plan.scale;
     const Numbers numbers = plan.given == nullptr ? plan.numbers : *plan.given;
     for (int64_t block = blockIdx.x; block < plan.blocks; block += gridDim.x) {
         const updated<T> &u = plan.tensors[tensor_of(plan, block)];
-        const int64_t lo = (block - u.first) * CHUNK + threadIdx.x;
-        const int64_t hi = min(lo - threadIdx.x + CHUNK, u.numel);
-        for (int64_t i = lo; i < hi; i += BLOCK)
+        int64_t lo = (block - u.first) * CHUNK;
+        const int64_t hi = min(lo + CHUNK, u.numel);
+        if (has_vectors(u)) {
+            const int64_t end = hi - hi % COUNT;
+            for (int64_t i = lo + threadIdx.x * COUNT; i < end; i += BLOCK * COUNT)
+                update_several(u, numbers, scale, i);
+            lo = end;
+        }
+        for (int64_t i = lo + threadIdx.x; i < hi; i += BLOCK)
             update_element(numbers, scale, u.parameter + i,
                            u.gradient == nullptr ? (T)0 : u.gradient[i], at(u.states[0], i),
                            at(u.states[1], i), at(u.states[2], i));
