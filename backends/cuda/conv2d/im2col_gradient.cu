@@ -319,8 +319,10 @@ static const char *plan_cublas(const talc_device *device, const talc_conv2d_prob
     plan->missing = talc_cuda_blas_refuses;
     if (p->direction == TALC_GRAD_INPUT) {
         const int64_t K = p->C / p->groups * p->KH * p->KW;
-        const double share =
-            (p->dtype == TALC_F64 ? 2 : 0.85) * (double)K / (double)(talc_ceil_div(K, 64) * 64);
+        /* cuBLAS's tiles have 32 columns and more. */
+        const double columns = talc_smaller(p->OH * p->OW, 32) / 32.,
+                     share = (p->dtype == TALC_F64 ? 2 : 0.85) * columns * (double)K /
+                             (double)(talc_ceil_div(K, 64) * 64);
         planned.matrix =
             talc_cuda_im2col_cut(talc_cuda_state_of(device)->multiprocessors, p, limit);
         return end_plan(device, p, planned,
