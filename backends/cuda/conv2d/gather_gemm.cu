@@ -508,13 +508,24 @@ template <int PARTS> size_t packed_bytes(const talc_conv2d_problem *p)
     return (size_t)(p->groups * k_tiles_of(p) * padded_of(p)) * K_TILE * PARTS * 4;
 }
 
+/* How many times as many sectors 32 positions read as those that follow one another in memory. */
+double scatter_of(const talc_conv2d_problem *p)
+{
+    constexpr int SECTOR = 8;
+    const int64_t row = p->stride_h * p->stride_w == 1 ? p->OH * p->OW : p->OW,
+                  run = talc_smaller(row, WARP);
+    return (double)WARP / (double)run * (double)(SECTOR + (run - 1) * p->stride_w) /
+           (SECTOR + WARP - 1);
+}
+
 /* Seconds: the longer of memory and the waves of blocks. A K tile takes as long as its products,
  * its bytes from the L2 cache or the wait of a thread, whichever is longest. */
 template <int PARTS>
 double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_choice c)
 {
     const bool vectors = has_vectors(p);
-    const double waiting = vectors ? GATHER_WAITING : GATHER_WINDOWS;
+    const double waiting = vectors ? GATHER_WAITING : GATHER_WINDOWS,
+                 scatter = vectors ? 1 : scatter_of(p);
     const int products = PARTS == 2 ? 3 : 1, max_resident = PARTS == 2 && c.n == 64 ? 1 : 2;
     const int64_t channels = 2 / c.width * c.n, positions = c.width * GROUP;
     const int64_t tiles = talc_ceil_div(p->N * p->OH * p->OW, positions) * p->groups *
@@ -526,10 +537,12 @@ double seconds(const talc_device *device, const talc_conv2d_problem *p, gather_c
                   each = talc_ceil_div(tiles, reached),
                   resident = each < max_resident ? each : max_resident;
     const double multiplying = 8. * c.n * products / GATHER_BUSY,
-                 loading = (double)(positions * (vectors ? 1 : GATHER_GATHERS) + channels * PARTS) *
+                 loading = (double)(positions * (vectors ? 1 : GATHER_GATHERS * scatter) +
+                                    channels * PARTS) *
                            K_TILE * 4 / GATHER_BYTES,
                  longer = multiplying > loading ? multiplying : loading,
-                 rest = vectors ? 0 : GATHER_REST * (multiplying + loading - longer),
+                 rest = vectors ? 0
+                                : fmin(1, GATHER_REST * scatter) * (multiplying + loading - longer),
                  busy = (double)resident * (longer + rest),
                  k_tile = busy > waiting ? busy : waiting;
     const double capacity = (double)slots * (c.blocks > 4 ? GATHER_CROWD : 1);
