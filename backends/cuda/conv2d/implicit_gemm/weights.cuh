@@ -13,8 +13,8 @@ namespace talc
 constexpr int TRANSPOSED_ROWS = 16;   ///< channels of dx that a block of transpose_weights has
 constexpr int TRANSPOSED_COLUMNS = 8; ///< and of dy
 
-/// Writes the weights of dx by its channels, [group][channel of dx][channel of dy][tap]. Neighbours
-/// in w are read by one block, so they come from its L1 cache.
+/// Writes the weights of dx by its channels and taps, [group][channel of dx][tap][channel of dy].
+/// Neighbours in w are read by one block, so they come from its L1 cache.
 static __global__ void __launch_bounds__(BLOCK)
     transpose_weights(const __grid_constant__ gemm_problem p, float *transposed)
 {
@@ -27,11 +27,12 @@ static __global__ void __launch_bounds__(BLOCK)
     const int64_t of_group = (int64_t)g * rows * columns * taps;
 #pragma unroll 4
     for (int i = (int)threadIdx.x; i < TRANSPOSED_ROWS * TRANSPOSED_COLUMNS * taps; i += BLOCK) {
-        const int pair = (int)talc_quotient(p.dx.by_taps, (uint32_t)i), tap = i - pair * taps,
-                  row = first_row + pair / TRANSPOSED_COLUMNS,
-                  column = first_column + pair % TRANSPOSED_COLUMNS;
+        const int pair = i / TRANSPOSED_COLUMNS,
+                  of_block = (int)talc_quotient(p.dx.by_taps, (uint32_t)pair),
+                  tap = pair - of_block * taps, row = first_row + of_block,
+                  column = first_column + i % TRANSPOSED_COLUMNS;
         if (row < rows && column < columns)
-            transposed[of_group + ((int64_t)row * columns + column) * taps + tap] =
+            transposed[of_group + ((int64_t)row * taps + tap) * columns + column] =
                 p.w[of_group + ((int64_t)column * rows + row) * taps + tap];
     }
 }
@@ -44,8 +45,8 @@ static __device__ __forceinline__ float weight_of(const gemm_problem &p, const f
     return of.kh < p.KH && of.kw < p.KW ? w[((int64_t)of.ic * p.KH + of.kh) * p.KW + of.kw] : 0;
 }
 
-/// Where the weights of a row of the product are. In those of a channel of x, the weight of a tap
-/// is at `source`; -1 where it is 0. `taps` are those that there are.
+/// Which taps of the kernel a row of the product has. Tap i of the halo tile is tap `source`; -1
+/// where it is 0. `taps` are those that there are.
 struct row_taps {
     int count;
     short source[TALC_GEMM_MAX_STEPS], taps[TALC_GEMM_MAX_STEPS];
@@ -79,7 +80,7 @@ static __device__ __forceinline__ unsigned finite_bits(float w)
 /// Packs the weights of an output channel as f16; a block calls it. It stores the exponent of the
 /// scale, the threshold and the weights, in the order in which threads read them as the first
 /// operand of wgmma: [group][channels of 64][K tile][step][high or low part][warp][lane][8]. With
-/// PHASES a channel is a row of the product, `w` has the weights by channel of dx, and the steps
+/// PHASES a channel is a row of the product, `w` has the transposed weights of dx, and the steps
 /// are those that any of the 64 rows needs.
 template <typename Form>
 static __device__ __forceinline__ void pack_channel(const gemm_problem &p, const float *w,
@@ -109,7 +110,7 @@ static __device__ __forceinline__ void pack_channel(const gemm_problem &p, const
         for (int i = 0; i < of_row->count; i++)
 #pragma unroll 4
             for (int c = t; c < p.group_in; c += BLOCK)
-                largest = max(largest, finite_bits(w[c * taps + of_row->taps[i]]));
+                largest = max(largest, finite_bits(w[of_row->taps[i] * p.group_in + c]));
     } else if (real) {
 #pragma unroll 8
         for (int i = t; i < K; i += BLOCK)
@@ -158,6 +159,7 @@ static __device__ __forceinline__ void pack_channel(const gemm_problem &p, const
                 v[i][j] = !exists || c + j >= p.in ? 0
                           : p.folded               ? weight_of(p, w, tap, c + j)
                           : source < 0             ? 0
+                          : Form::PHASES           ? w[source * p.group_in + c + j]
                                                    : w[(c + j) * taps + source];
             of_k_tile += EACH;
         }
