@@ -238,10 +238,11 @@ int main(int argc, char **argv)
         check(text);
     }
     /* Split-K, tiles that carry sectors over, flat tiles, folded phases, several tiles a block. */
-    static const char *const more[] = { "n1c512h7w7o8k3p1",    "n1c16h9w200o8k3p1",
-                                        "n9c16h7w7o130k3p1",   "n1c16h17w100o72k3p1",
-                                        "n1c3h64w64o64k7s2p3", "n16c16h8w8o24k3p1_dx",
-                                        "n4c48h28w28o8k3p1",   "n1c8960h4w4o140k3p1g140" };
+    static const char *const more[] = { "n1c512h7w7o8k3p1",      "n1c16h9w200o8k3p1",
+                                        "n9c16h7w7o130k3p1",     "n1c16h17w100o72k3p1",
+                                        "n1c3h64w64o64k7s2p3",   "n16c16h8w8o24k3p1_dx",
+                                        "n4c48h28w28o8k3p1",     "n1c8960h4w4o140k3p1g140",
+                                        "n4c32h8w8o64k4s2p1_dx", "n2c48h9w7o144k3s3p1_dx" };
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
         check(more[i]);
     const int noticed = plant("n2c20h9w10o24k3p1") + plant("n1c16h17w100o72k3p1");

@@ -105,12 +105,14 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
         (void)cudaLaunchKernelEx(&config, kernel, split);
         split_sums sums;
         sums.of = split.y;
-        sums.by_plane = talc_divisor_of((int64_t)g.OH * g.OW), sums.by_OC = talc_divisor_of(g.OC),
-        sums.by_OW = talc_divisor_of(g.OW);
-        sums.by_group = talc_divisor_of(g.group_out);
+        const int64_t OH = g.interleaves ? g.dx.H : g.OH, OW = g.interleaves ? g.dx.W : g.OW;
+        sums.by_plane = talc_divisor_of(OH * OW), sums.by_width = talc_divisor_of(OW);
+        sums.by_channels = talc_divisor_of(g.OC);
+        sums.by_group = talc_divisor_of(g.OC / g.groups);
         sums.by_columns = talc_divisor_of(g.tile_columns),
         sums.by_rows = talc_divisor_of(g.tile_rows);
-        add_splits<<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, sums);
+        add_splits<Form::PHASES>
+            <<<grid_for_threads(device, g.outputs), BLOCK, 0, stream>>>(g, sums);
     }
     return talc_cuda_launched(device, "conv2d");
 }

@@ -575,7 +575,7 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
     if (!set_tiles(g, form, p, gpu, tried))
         return;
     const int max_splits =
-        g->carry || g->interleaves || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
+        g->carry || g->share > 1 || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
     for (int splits = 1; splits <= max_splits; splits++) {
         tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
         if (tried.split_k_tiles % g->bands != 0)

@@ -9,11 +9,14 @@ namespace talc
 
 struct split_sums {
     const float *of; ///< [split][shape of y]
-    talc_divisor by_plane, by_OC, by_OW, by_group, by_columns, by_rows;
+    /// Of y, which may be dx: its planes, channels, columns and channels of a group.
+    talc_divisor by_plane, by_channels, by_width, by_group;
+    talc_divisor by_columns, by_rows; ///< of a tile
 };
 
 /// One thread an output. It adds the splits in their order. A warp recomputes the sums below their
 /// limit, and the infinite ones, since a single split may overflow.
+template <bool PHASES>
 static __global__ void __launch_bounds__(BLOCK)
     add_splits(const __grid_constant__ gemm_problem p, const split_sums sums)
 {
@@ -25,11 +28,15 @@ static __global__ void __launch_bounds__(BLOCK)
         const int plane = (int)talc_quotient(sums.by_plane, i),
                   pixel = (int)i - plane * (int)sums.by_plane.by;
         talc_gemm_pixel at;
-        at.n = (int)talc_quotient(sums.by_OC, (uint32_t)plane);
-        at.row = (int)talc_quotient(sums.by_OW, (uint32_t)pixel);
-        at.column = pixel - at.row * p.OW;
-        const int oc = plane - at.n * p.OC, g = (int)talc_quotient(sums.by_group, (uint32_t)oc),
-                  c = oc - g * p.group_out, channel_tile = c / (both * CHANNELS);
+        at.n = (int)talc_quotient(sums.by_channels, (uint32_t)plane);
+        at.row = (int)talc_quotient(sums.by_width, (uint32_t)pixel);
+        at.column = pixel - at.row * (int)sums.by_width.by;
+        const int oc = plane - at.n * (int)sums.by_channels.by,
+                  g = (int)talc_quotient(sums.by_group, (uint32_t)oc);
+        int c = oc - g * (int)sums.by_group.by;
+        if constexpr (PHASES)
+            c = talc_gemm_row_with(&p.dx, c, at.row, at.column, &at);
+        const int channel_tile = c / (both * CHANNELS);
         const float *recompute_limits =
             p.recompute_limits +
             (int64_t)talc_gemm_tile_with(&p, g, channel_tile, at, sums.by_rows, sums.by_columns) *
@@ -43,9 +50,9 @@ static __global__ void __launch_bounds__(BLOCK)
         }
         const bool bad = !(fabsf(sum) >= limit && fabsf(sum) < INFINITY);
         sum = recompute_by_warp(bad, sum, p.recomputed, [&](int of) {
-            return sum_by_warp<false>(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
-                                      { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
-                                        __shfl_sync(~0u, at.column, of) });
+            return sum_by_warp<PHASES>(p, __shfl_sync(~0u, g, of), __shfl_sync(~0u, c, of),
+                                       { __shfl_sync(~0u, at.n, of), __shfl_sync(~0u, at.row, of),
+                                         __shfl_sync(~0u, at.column, of) });
         });
         if (from + lane < count)
             p.y[i] = talc_epilogue(p.last, sum, oc, i);

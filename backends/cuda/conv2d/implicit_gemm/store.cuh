@@ -440,7 +440,8 @@ static __device__ __forceinline__ void store_positions(const gemm_problem &p, in
         channels = r.exists ? min(p.dx.channels, p.dx.group_channels - r.channel) : 0;
         channels = __shfl_sync(~0u, channels, 0);
         phase_h = r.phase_h;
-        first = (a.g * p.dx.group_channels + r.channel) * plane + phase_h * p.dx.W;
+        first = a.split * p.outputs + (a.g * p.dx.group_channels + r.channel) * plane +
+                phase_h * p.dx.W;
         image = p.OC * plane;
         if (!IS_WITNESS)
             reading = talc_gemm_reading_rows(&p, w.first);

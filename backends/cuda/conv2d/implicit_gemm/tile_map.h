@@ -330,6 +330,22 @@ TALC_TILE_MAP talc_gemm_dx_row talc_gemm_dx_row_of(const talc_gemm_dx *dx, int r
     return r;
 }
 
+/// The row of that product and the pixel that have element (h, w) of a channel of dx.
+TALC_TILE_MAP int talc_gemm_row_with(const talc_gemm_dx *dx, int channel, int h, int w,
+                                     talc_gemm_pixel *at)
+{
+    at->row = (int)talc_quotient(dx->by_stride_h, (uint32_t)h);
+    at->column = (int)talc_quotient(dx->by_stride_w, (uint32_t)w);
+    int number = 0; /* of the phase of h */
+    while (dx->phase_h[number].phase != h - at->row * dx->stride_h)
+        number++;
+    const int of_phase = channel / dx->channels,
+              turn = (int)talc_quotient(dx->by_run, (uint32_t)of_phase);
+    const int sixteen = of_phase + (turn * (dx->stride_h - 1) + number) * dx->run;
+    return sixteen * TALC_GEMM_ROWS + (channel - of_phase * dx->channels) * dx->stride_w + w -
+           at->column * dx->stride_w;
+}
+
 /// Along an axis, the element of w by which a phase of dx reads dy `from_dy` elements from its own
 /// position on; -1: none.
 TALC_TILE_MAP int talc_gemm_tap_of(int phase, int stride, int dilation, int pad, int K, int from_dy)
@@ -405,16 +421,20 @@ TALC_TILE_MAP int talc_gemm_tile_with(const talc_gemm_layout *p, int g, int chan
                                       talc_gemm_pixel at, talc_divisor by_rows,
                                       talc_divisor by_columns)
 {
-    int rows = g, column;
+    int channel_tiles = p->channel_tiles, rows = g, column;
+    if (p->interleaves) {
+        rows += channel_tile / p->share * p->groups, channel_tile %= p->share;
+        channel_tiles = p->share;
+    }
     if (p->flat) {
         const int position = (at.n * p->image_rows + at.row) * p->pitch + at.column;
         column = (int)talc_quotient(by_columns, (uint32_t)position);
     } else {
-        rows = (g * p->N + at.n) * p->row_tiles + (int)talc_quotient(by_rows, (uint32_t)at.row);
+        rows = (rows * p->N + at.n) * p->row_tiles + (int)talc_quotient(by_rows, (uint32_t)at.row);
         column = (int)talc_quotient(by_columns, (uint32_t)at.column);
     }
-    const int tile = p->carry ? (rows * p->channel_tiles + channel_tile) * p->column_tiles + column
-                              : (rows * p->column_tiles + column) * p->channel_tiles + channel_tile;
+    const int tile = p->carry ? (rows * channel_tiles + channel_tile) * p->column_tiles + column
+                              : (rows * p->column_tiles + column) * channel_tiles + channel_tile;
     return tile * p->splits;
 }
 
