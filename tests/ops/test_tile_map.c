@@ -32,16 +32,21 @@ static void count_tile(const talc_gemm_layout *g, const talc_gemm_form *form, in
             if (y < 0)
                 continue;
             cr_assert(y < g->outputs);
+            talc_gemm_pixel place = at;
+            int row = w.first + sum.channel;
+            counts[y]++, k_tiles[y] = (unsigned char)(k_tiles[y] + a.k_tiles);
             if (g->interleaves) { /* a phase of h may have no taps, and then no K tiles */
-                const talc_gemm_dx_row row = talc_gemm_dx_row_of(&g->dx, w.first + sum.channel);
+                const talc_gemm_dx_row r = talc_gemm_dx_row_of(&g->dx, row);
                 int h = 0;
-                while (g->dx.phase_h[h].phase != row.phase_h)
+                while (g->dx.phase_h[h].phase != r.phase_h)
                     h++;
                 cr_assert(a.k_tiles > 0 || h >= g->dx.with_taps);
-                counts[y]++, k_tiles[y] = (unsigned char)g->k_tiles;
-                continue;
+                k_tiles[y] = (unsigned char)g->k_tiles;
+                row = talc_gemm_row_with(&g->dx, r.channel, at.row * g->dx.stride_h + r.phase_h,
+                                         at.column * g->dx.stride_w + r.phase_w, &place);
             }
-            counts[y]++, k_tiles[y] = (unsigned char)(k_tiles[y] + a.k_tiles);
+            cr_assert(row == w.first + sum.channel && place.n == at.n && place.row == at.row &&
+                      place.column == at.column);
             const int first =
                 talc_gemm_tile_with(g, a.g, a.channel_tile, at, talc_divisor_of(g->tile_rows),
                                     talc_divisor_of(g->tile_columns));
@@ -323,13 +328,47 @@ static talc_weight_layout random_weights(uint64_t *state)
     return l;
 }
 
+/* The weights that warps add up for a block, each once: of a warp four output channels of 8 input
+ * channels of one tap. */
+static int64_t added_by_quads(const talc_weight_layout *l, int block, talc_weight_share w,
+                              unsigned char *owners)
+{
+    int64_t added = 0;
+    for (int plane = 0; plane < l->channels / TALC_WEIGHT_PLANE; plane++)
+        for (int quad = 0; quad < TALC_WEIGHT_QUADS; quad++) {
+            talc_weight_place place = talc_weight_place_of(l, plane, 0, quad);
+            for (int tap = 0; tap < l->group_taps; tap++, talc_weight_next_tap(l, &place))
+                for (int lane = 0; lane < 32; lane++) {
+                    const int at = place.at + lane;
+                    cr_assert_eq(place.at, talc_weight_place_of(l, plane, tap, quad).at);
+                    cr_assert(at >= 0 && at < talc_weight_block_sums(l));
+                    const talc_weight_element e = talc_weight_element_of(l, block, at);
+                    if (e.tap < 0)
+                        continue;
+                    const int row = talc_weight_quad_row(quad, lane),
+                              ic = plane * TALC_WEIGHT_PLANE +
+                                   talc_fragment_of(lane / 4, lane % 4).column;
+                    const talc_weight_element same = talc_weight_element_at(l, block, row, ic, tap);
+                    cr_assert(e.g == same.g && e.oc == same.oc && e.ic == same.ic &&
+                              e.tap == same.tap && e.tap == w.first_tap + tap);
+                    cr_assert(e.ic % l->channels == ic && e.oc % TALC_WEIGHT_OC == row);
+                    added += owners[(((int64_t)e.g * l->group_out + e.oc) * l->group_in + e.ic) *
+                                        l->taps +
+                                    e.tap]++ == 0;
+                }
+        }
+    return added;
+}
+
 Test(tile_map, each_weight_has_one_owner_in_each_split)
 {
     uint64_t state = 6;
     for (int i = 0; i < 40; i++) {
         const talc_weight_layout l = random_weights(&state);
         const int64_t count = (int64_t)l.groups * l.group_out * l.group_in * l.taps;
-        unsigned char *sums = calloc((size_t)count, 1), *tiles = calloc((size_t)count, 1);
+        unsigned char *sums = calloc((size_t)count, 1), *tiles = calloc((size_t)count, 1),
+                      *owners = calloc((size_t)count, 1);
+        int64_t added = 0;
         const int blocks = l.groups * l.dy_blocks * l.x_blocks * l.tap_groups,
                   threads = talc_weight_threads(&l);
         for (int j = 0; j < blocks * l.splits; j++) {
@@ -349,13 +388,16 @@ Test(tile_map, each_weight_has_one_owner_in_each_split)
                     (((int64_t)e.g * l.group_out + e.oc) * l.group_in + e.ic) * l.taps + e.tap;
                 sums[dw]++, tiles[dw] = (unsigned char)(tiles[dw] + w.last - w.first);
             }
+            added += j % l.splits == 0 ? added_by_quads(&l, j / l.splits, w, owners) : 0;
         }
+        cr_assert_eq(added, count, "layout %d: %lld weights are added up", i, (long long)added);
         for (int64_t dw = 0; dw < count; dw++)
             cr_assert(sums[dw] == l.splits && tiles[dw] == l.tiles,
                       "layout %d, weight %lld: %d sums of %d splits, of %d tiles of %d", i,
                       (long long)dw, sums[dw], l.splits, tiles[dw], l.tiles);
         free(sums);
         free(tiles);
+        free(owners);
     }
 }
 

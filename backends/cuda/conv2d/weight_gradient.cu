@@ -210,22 +210,27 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 // ---- Adding -------------------------------------------------------------------------------------
 
+/* A warp adds up the sums of 32 elements of dw, four output channels of 8 input channels, and of as
+ * many of several taps or of several fours of output channels. 2^ways_shift warps share the splits
+ * of the same elements. */
 struct weight_sums : talc_weight_layout {
     const float *split_sums, *x, *dy;
     const weight_limit *limits;
     float *dw;
     float coefficient;
     int block_sums;
-    int ways_shift;        ///< 2^ways_shift warps share the splits of the same elements
-    talc_divisor by_units; ///< a block has so many warps of sums
+    /// Of a block: planes of 8 input channels, a power of two, and taps; elements of dw between two
+    /// output channels.
+    int block_planes, block_taps, ways_shift;
+    talc_divisor by_block_taps, by_run;
 };
 
-/* An element by FFMA, computed by all threads of a block. */
 static __device__ float weight_by_block(const gemm_problem &p, const weight_sums &s,
                                         talc_weight_element to, float *partial)
 {
     const int kh = to.tap / p.KW * p.dilation_h, kw = to.tap % p.KW * p.dilation_w;
-    const int plane = p.OH * p.OW, images = THREADS / plane, rest = THREADS - images * plane;
+    const int threads = (int)blockDim.x, plane = p.OH * p.OW, images = threads / plane,
+              rest = threads - images * plane;
     const float *from = s.x + ((int64_t)to.g * p.group_in + to.ic) * p.H * p.W;
     const float *by = s.dy + ((int64_t)to.g * p.group_out + to.oc) * plane;
     int n = (int)threadIdx.x / plane, i = (int)threadIdx.x - n * plane;
@@ -252,28 +257,47 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
         partial[threadIdx.x / WARP] = sum;
     __syncthreads();
     sum = 0;
-    for (int k = 0; k < WARPS; k++)
+    for (int k = 0; k < threads / WARP; k++)
         sum += partial[k];
     return sum;
 }
 
-/* Neighbouring threads add up neighbouring sums, and `ways` warps share the splits of a sum. The
- * limit is compared with the sum of the magnitudes of the splits, which is at most that of the
- * products. It is not compared with the sum itself, which may be 0 without an error. */
+/* Taps and fours of a thread. */
+constexpr int ADDED_TAPS = 9, ADDED_QUADS = 4;
+/* Blocks of a multiprocessor, at least. */
+constexpr int BLOCKS_THAT_ADD = 4;
+
+/* Floats of shared memory: the sums and magnitudes of all warps where several share splits, then the
+ * elements in the order of dw. */
+static __host__ __device__ int adders_floats(int units, int planes, int ways_shift)
+{
+    const int elements = units * planes * WARP;
+    return (ways_shift == 0 ? 1 : 1 + (2 << ways_shift)) * elements;
+}
+
+/* A block writes its elements in the order of dw. The limit is compared with the sum of the
+ * magnitudes of the splits, which is at most that of the products. It is not compared with the sum
+ * itself, which may be 0 without an error. */
+template <int UNITS>
 static __global__ void __launch_bounds__(THREADS)
     add_weight_splits(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
-    __shared__ float sums[THREADS], magnitudes[THREADS], limits[THREADS], partial[WARPS];
+    constexpr bool TAPS = UNITS == ADDED_TAPS;
+    constexpr int LIMITS = TAPS ? 1 : UNITS; /* taps share theirs */
+    constexpr int QUADS = TAPS ? TALC_WEIGHT_QUADS : TALC_WEIGHT_QUADS / UNITS;
+    extern __shared__ float values[];
+    __shared__ float limits[WARPS][LIMITS][WARP], partial[WARPS];
     __shared__ unsigned recompute_bits[WARPS];
-    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP,
-              ways = 1 << s.ways_shift, way = warp & (ways - 1);
-    auto unit_of = [&](int of_warp) { return ((int)blockIdx.x * WARPS + of_warp) >> s.ways_shift; };
-    auto block_of = [&](int unit) { return (int)talc_quotient(s.by_units, (uint32_t)unit); };
-    auto sum_of = [&](int unit, int of_lane) {
-        return (unit - block_of(unit) * (int)s.by_units.by) * WARP + of_lane;
-    };
-    auto element = [&](int unit, int of_lane) {
-        return talc_weight_element_of(&s, block_of(unit), sum_of(unit, of_lane));
+    const int t = (int)threadIdx.x, lane = t % WARP, warp = __shfl_sync(~0u, t / WARP, 0),
+              block = (int)blockIdx.x;
+    const int ways = 1 << s.ways_shift, way = warp & (ways - 1);
+    const int first_quad = (int)blockIdx.y % QUADS * (TAPS ? 1 : UNITS),
+              first_plane = (int)blockIdx.y / QUADS * s.block_planes,
+              first_tap = (int)blockIdx.z * s.block_taps,
+              units = TAPS ? min(s.block_taps, s.group_taps - first_tap) : UNITS;
+    const talc_fragment fragment = talc_fragment_of(lane / 4, lane % 4);
+    auto row_of = [&](int unit, int of_lane) {
+        return talc_weight_quad_row(first_quad + (TAPS ? 0 : unit), of_lane);
     };
     /* The element of dw that belongs to one of a folded channel and tap. */
     auto unfolded = [&](talc_weight_element e) {
@@ -284,48 +308,118 @@ static __global__ void __launch_bounds__(THREADS)
         }
         return e;
     };
-    const int unit = unit_of(warp), block = block_of(unit), at = sum_of(unit, lane);
-    const talc_weight_element of = element(unit, lane), to = unfolded(of);
-    /* Both are powers of two. */
-    const int x_bit = pair_bit(of.ic & (s.channels - 1)), dy_bit = pair_bit(of.oc & (OC_TILE - 1));
-    float sum = 0, magnitude = 0, limit = 0;
+    auto element = [&](int of_warp, int unit, int of_lane) {
+        const int ic = (first_plane + (of_warp >> s.ways_shift)) * PLANE +
+                       talc_fragment_of(of_lane / 4, of_lane % 4).column;
+        return unfolded(talc_weight_element_at(&s, block, row_of(unit, of_lane), ic,
+                                               TAPS ? first_tap + unit : 0));
+    };
+    int at[UNITS];
+    const int plane = first_plane + (warp >> s.ways_shift);
+    talc_weight_place place = talc_weight_place_of(&s, plane, first_tap, first_quad);
+#pragma unroll
+    for (int u = 0; u < UNITS; u++) {
+        at[u] = u < units ? place.at + lane : -1;
+        if (TAPS)
+            talc_weight_next_tap(&s, &place);
+        else
+            place = talc_weight_place_of(&s, plane, 0, first_quad + u + 1);
+    }
+    float sum[UNITS] = {}, magnitude[UNITS] = {}, limit[LIMITS] = {};
 #pragma unroll 4
     for (int k = way; k < s.splits; k += ways) {
         const int64_t own = (int64_t)block * s.splits + k;
-        const float split_sum = s.split_sums[own * s.block_sums + at];
+        const float *from = s.split_sums + own * s.block_sums;
         const weight_limit &its = s.limits[own];
-        sum += split_sum, magnitude += fabsf(split_sum);
-        if (its.x_nonzero >> x_bit & its.dy_nonzero >> dy_bit & 1)
-            limit += its.underflows;
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+            const float split_sum = at[u] >= 0 ? from[at[u]] : 0;
+            sum[u] += split_sum, magnitude[u] += fabsf(split_sum);
+        }
+        if (its.underflows != 0) /* NaN too */
+#pragma unroll
+            for (int u = 0; u < LIMITS; u++)
+                if (its.x_nonzero >> pair_bit(plane * PLANE + fragment.column) &
+                    its.dy_nonzero >> pair_bit(row_of(u, lane)) & 1)
+                    limit[u] += its.underflows;
     }
-    sums[threadIdx.x] = sum, magnitudes[threadIdx.x] = magnitude, limits[threadIdx.x] = limit;
+    const int run = s.block_planes * PLANE * s.block_taps; /* elements of an output channel */
+    float *const sums = values + UNITS * s.block_planes * WARP + lane, *const magnitudes =
+                                                                           sums +
+                                                                           UNITS * s.block_planes *
+                                                                               WARP * ways;
+    if (way > 0) {
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+            sums[(warp * UNITS + u) * WARP] = sum[u],
+                                      magnitudes[(warp * UNITS + u) * WARP] = magnitude[u];
+#pragma unroll
+        for (int u = 0; u < LIMITS; u++)
+            limits[warp][u][lane] = limit[u];
+    }
     __syncthreads();
-    bool again = false;
+    auto value_at = [&](int of_warp, int unit, int of_lane) {
+        const talc_fragment f = talc_fragment_of(of_lane / 4, of_lane % 4);
+        return values + ((TAPS ? 0 : unit * 4) + f.row % 8 + f.row / 8 * 2) * run +
+               ((of_warp >> s.ways_shift) * PLANE + f.column) * s.block_taps + (TAPS ? unit : 0);
+    };
+    unsigned again = 0; /* a bit for each sum of a thread */
     if (way == 0) {
-        for (int k = 1; k < ways; k++) {
-            const int with = (int)threadIdx.x + k * WARP;
-            sum += sums[with], magnitude += magnitudes[with], limit += limits[with];
+#pragma unroll
+        for (int u = 0; u < LIMITS; u++)
+            for (int k = 1; k < ways; k++)
+                limit[u] += limits[warp + k][u][lane];
+#pragma unroll
+        for (int u = 0; u < UNITS; u++) {
+            if (u >= units)
+                break;
+            for (int k = 1; k < ways; k++) {
+                const int with = ((warp + k) * UNITS + u) * WARP;
+                sum[u] += sums[with], magnitude[u] += magnitudes[with];
+            }
+            *value_at(warp, u, lane) = sum[u];
+            if (!(magnitude[u] >= limit[TAPS ? 0 : u] * s.coefficient && fabsf(sum[u]) < INFINITY))
+                again |= 1u << u;
         }
-        again = to.tap >= 0 && !(magnitude >= limit * s.coefficient && fabsf(sum) < INFINITY);
     }
-    const unsigned mine = __ballot_sync(~0u, again);
-    if (lane == 0) {
-        recompute_bits[warp] = mine;
-        if (mine != 0)
-            atomicAdd(p.recomputed, __popc(mine));
-    }
-    __syncthreads();
-    for (int i = 0; i < WARPS; i += ways)
-        for (unsigned bits = recompute_bits[i]; bits != 0; bits &= bits - 1) {
-            const int again_lane = __ffs((int)bits) - 1;
-            const float exact =
-                weight_by_block(p, s, unfolded(element(unit_of(i), again_lane)), partial);
-            if (warp == i && lane == again_lane)
-                sum = exact;
+    if (__syncthreads_or(again != 0))
+#pragma unroll 1
+        for (int u = 0; u < units; u++) {
+            const unsigned mine =
+                __ballot_sync(~0u, (again >> u & 1) && element(warp, u, lane).tap >= 0);
+            if (lane == 0) {
+                recompute_bits[warp] = mine;
+                if (mine != 0)
+                    atomicAdd(p.recomputed, __popc(mine));
+            }
+            __syncthreads();
+            for (int i = 0; i < (int)blockDim.x / WARP; i += ways)
+                for (unsigned bits = recompute_bits[i]; bits != 0; bits &= bits - 1) {
+                    const int of = __ffs((int)bits) - 1;
+                    const float exact = weight_by_block(p, s, element(i, u, of), partial);
+                    if (t == 0)
+                        *value_at(i, u, of) = exact;
+                }
+            __syncthreads();
         }
-    if (way == 0 && to.tap >= 0)
-        s.dw[(((int64_t)to.g * p.group_out + to.oc) * p.group_in + to.ic) * (p.KH * p.KW) +
-             to.tap] = sum;
+    const talc_weight_element first = talc_weight_first_of(&s, block);
+    for (int i = t; i < (TAPS ? 4 : 4 * UNITS) * run; i += (int)blockDim.x) {
+        const int oc = (int)talc_quotient(s.by_run, (uint32_t)i), rest = i - oc * run,
+                  ic = (int)talc_quotient(s.by_block_taps, (uint32_t)rest),
+                  tap = rest - ic * s.block_taps;
+        talc_weight_element to = first;
+        to.oc += talc_weight_quad_row(first_quad + oc / 4, oc % 2 * 16 + oc / 2 % 2 * 2);
+        to.ic += first_plane * PLANE + ic;
+        to.tap = tap < (TAPS ? units : 1) && to.tap + first_tap + tap < s.taps
+                     ? to.tap + first_tap + tap
+                     : -1;
+        if (to.tap < 0 || to.oc >= s.group_out || to.ic >= s.group_in)
+            continue;
+        to = unfolded(to);
+        if (to.tap >= 0)
+            s.dw[((to.g * p.group_out + to.oc) * p.group_in + to.ic) * (p.KH * p.KW) + to.tap] =
+                values[i];
+    }
 }
 
 // ---- The plan -----------------------------------------------------------------------------------
@@ -556,15 +650,26 @@ static weight_problem weight_problem_of(const gemm_problem &x, const gemm_proble
     return m;
 }
 
-static weight_sums weight_sums_of(const weight_problem &m)
+static weight_sums weight_sums_of(const weight_problem &m, int64_t blocks, int multiprocessors)
 {
     weight_sums s = {};
     (talc_weight_layout &)s = m;
     s.split_sums = m.split_sums, s.limits = m.limits;
     s.block_sums = talc_weight_block_sums(&m);
-    s.by_units = talc_divisor_of(s.block_sums / WARP);
     while (1 << s.ways_shift < WARPS && 8 << s.ways_shift <= m.splits)
         s.ways_shift++;
+    s.block_planes = 1;
+    while (m.planes % (2 * s.block_planes) == 0 && 2 * s.block_planes << s.ways_shift <= WARPS)
+        s.block_planes *= 2;
+    /* All taps of a channel, unless blocks are few. */
+    int64_t parts = talc_ceil_div(m.group_taps, ADDED_TAPS);
+    while (blocks * TALC_WEIGHT_QUADS * (m.planes / s.block_planes) * parts <
+               BLOCKS_THAT_ADD * multiprocessors &&
+           parts < m.group_taps)
+        parts++;
+    s.block_taps = (int)talc_ceil_div(m.group_taps, parts);
+    s.by_block_taps = talc_divisor_of(s.block_taps);
+    s.by_run = talc_divisor_of(s.block_planes * PLANE * s.block_taps);
     return s;
 }
 
@@ -607,11 +712,17 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     }
     if (error != cudaSuccess)
         return talc_cuda_not_launched(device, "conv2d.grad_weight", error);
-    weight_sums s = weight_sums_of(m);
+    weight_sums s = weight_sums_of(m, l.blocks, gpu.multiprocessors);
     s.x = x.x, s.dy = dy.x, s.dw = (float *)a->dw;
     s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
-    const int64_t sums = l.blocks * s.block_sums;
-    add_weight_splits<<<(unsigned)(sums / THREADS << s.ways_shift), THREADS, 0, stream>>>(x, s);
+    const int adders = s.block_planes << s.ways_shift, planes = m.planes / s.block_planes;
+    const bool taps = s.group_taps > 1;
+    const auto add = taps ? &add_weight_splits<ADDED_TAPS> : &add_weight_splits<ADDED_QUADS>;
+    const dim3 of_channels((unsigned)l.blocks,
+                           (unsigned)(planes * TALC_WEIGHT_QUADS / (taps ? 1 : ADDED_QUADS)),
+                           (unsigned)talc_ceil_div(s.group_taps, s.block_taps));
+    const int floats = adders_floats(taps ? ADDED_TAPS : ADDED_QUADS, s.block_planes, s.ways_shift);
+    add<<<of_channels, adders * WARP, floats * sizeof(float), stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }
 

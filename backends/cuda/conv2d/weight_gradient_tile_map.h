@@ -18,6 +18,7 @@ TALC_BEGIN_DECLARATIONS
 
 enum {
     TALC_WEIGHT_OC = 64,        ///< output channels of a block
+    TALC_WEIGHT_QUADS = 16,     ///< sets of four of them
     TALC_WEIGHT_PLANE = 8,      ///< input channels of a column
     TALC_WEIGHT_WARPGROUPS = 3, ///< that multiply by wgmma
     /// By mma.sync, warp w of a block has 32 output channels, chosen by w / COLUMN_WARPS, and a
@@ -106,10 +107,69 @@ TALC_TILE_MAP int talc_weight_sum_at(int threads, int thread, int four, int k)
     return (four * threads + thread) * 4 + k;
 }
 
+/// Where 32 sums that follow one another begin: of a plane of input channels and a tap of the block,
+/// and one of TALC_WEIGHT_QUADS sets of four output channels.
+typedef struct talc_weight_place {
+    int at;
+    int own; ///< the column among those of its warp
+} talc_weight_place;
+
+TALC_TILE_MAP void talc_weight_skip_columns(const talc_weight_layout *l, talc_weight_place *place,
+                                            int columns)
+{
+    const int four = 4 * talc_weight_threads(l), warp = 4 * 32 * (l->by_wgmma ? 4 : 1);
+    place->own += columns, place->at += columns * four;
+    for (; place->own >= l->columns; place->own -= l->columns)
+        place->at += warp - l->columns * four;
+}
+
+TALC_TILE_MAP talc_weight_place talc_weight_place_of(const talc_weight_layout *l, int plane,
+                                                     int tap, int quad)
+{
+    const int of_warp = quad / 4, lanes = quad % 4 * 8;
+    const int warp = l->by_wgmma ? of_warp : of_warp / 2 * TALC_WEIGHT_COLUMN_WARPS,
+              four = l->by_wgmma ? 0 : of_warp % 2 * l->nb;
+    talc_weight_place place = {
+        talc_weight_sum_at(talc_weight_threads(l), warp * 32 + lanes, four, 0), 0
+    };
+    talc_weight_skip_columns(l, &place, tap * (l->channels / TALC_WEIGHT_PLANE) + plane);
+    return place;
+}
+
+/// Goes on to the next tap.
+TALC_TILE_MAP void talc_weight_next_tap(const talc_weight_layout *l, talc_weight_place *place)
+{
+    talc_weight_skip_columns(l, place, l->channels / TALC_WEIGHT_PLANE);
+}
+
 /// An element of dw, with channels of its group. tap is -1 where there is none.
 typedef struct talc_weight_element {
     int g, oc, ic, tap;
 } talc_weight_element;
+
+/// The first element of a block: its channels and its tap.
+TALC_TILE_MAP talc_weight_element talc_weight_first_of(const talc_weight_layout *l, int block)
+{
+    const int rest = (int)talc_quotient(l->by_tap_groups, (uint32_t)block),
+              oc_block = (int)talc_quotient(l->by_x_blocks, (uint32_t)rest);
+    talc_weight_element e;
+    e.g = (int)talc_quotient(l->by_dy_blocks, (uint32_t)oc_block);
+    e.oc = (oc_block - e.g * l->dy_blocks) * TALC_WEIGHT_OC;
+    e.ic = (rest - oc_block * l->x_blocks) * l->channels;
+    e.tap = (block - rest * l->tap_groups) * l->group_taps;
+    return e;
+}
+
+/// The element that is a row of its 64 output channels, one of its input channels and of its taps.
+TALC_TILE_MAP talc_weight_element talc_weight_element_at(const talc_weight_layout *l, int block,
+                                                         int row, int channel, int tap)
+{
+    talc_weight_element e = talc_weight_first_of(l, block);
+    e.oc += row, e.ic += channel, e.tap += tap;
+    if (tap >= l->group_taps || e.tap >= l->taps || e.ic >= l->group_in || e.oc >= l->group_out)
+        e.tap = -1;
+    return e;
+}
 
 /// The element that the sum at `at` of a block belongs to.
 TALC_TILE_MAP talc_weight_element talc_weight_element_of(const talc_weight_layout *l, int block,
@@ -126,19 +186,17 @@ TALC_TILE_MAP talc_weight_element talc_weight_element_of(const talc_weight_layou
         (l->by_wgmma ? warp % 4 * 16 : warp / TALC_WEIGHT_COLUMN_WARPS * 32 + below * 16) + f.row;
     const int planes = l->channels / TALC_WEIGHT_PLANE, column = column_warp * l->columns + own,
               tap = (int)talc_quotient(l->by_planes, (uint32_t)column);
-    const int rest = (int)talc_quotient(l->by_tap_groups, (uint32_t)block),
-              tap_group = block - rest * l->tap_groups;
-    const int oc_block = (int)talc_quotient(l->by_x_blocks, (uint32_t)rest),
-              ic_block = rest - oc_block * l->x_blocks;
-    talc_weight_element e;
-    e.g = (int)talc_quotient(l->by_dy_blocks, (uint32_t)oc_block);
-    e.oc = (oc_block - e.g * l->dy_blocks) * TALC_WEIGHT_OC + row;
-    e.ic = ic_block * l->channels + (column - tap * planes) * TALC_WEIGHT_PLANE + f.column;
-    e.tap = tap_group * l->group_taps + tap;
-    if (own >= l->columns || tap >= l->group_taps || e.tap >= l->taps || e.ic >= l->group_in ||
-        e.oc >= l->group_out)
+    talc_weight_element e = talc_weight_element_at(
+        l, block, row, (column - tap * planes) * TALC_WEIGHT_PLANE + f.column, tap);
+    if (own >= l->columns)
         e.tap = -1;
     return e;
+}
+
+/// The row of a block's output channels of which 32 sums of a set of four have the i-th.
+TALC_TILE_MAP int talc_weight_quad_row(int quad, int i)
+{
+    return quad / 4 * 16 + quad % 4 * 2 + talc_fragment_of(i / 4, i % 4).row;
 }
 
 TALC_END_DECLARATIONS
