@@ -115,7 +115,7 @@ Test(tile_map, each_output_has_one_owner_in_each_split)
         }
         /* The arrangements that are not the fastest, and splits. */
         choice = (talc_gemm_choice){
-            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false, 1 + i % 2, i % 8 > 3, i % 3
+            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP, i % 3, false, i % 8 > 3, i % 3
         };
         if (choice.arrangement >= TALC_GEMM_SAME_CARRY)
             choice.split_k_tiles = 0;
@@ -184,7 +184,7 @@ Test(tile_map, each_step_reads_the_elements_of_its_tap)
         const talc_conv2d_problem p = random_problem(&state);
         const talc_gemm_form *form = i % 2 == 0 ? &TALC_GEMM_WGMMA_TF32 : &TALC_GEMM_MMA;
         const talc_gemm_choice choice = {
-            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP * (1 + i % 2), 0, false, 1, false, i % 4
+            i % TALC_GEMM_ARRANGEMENTS, TALC_GEMM_STEP * (1 + i % 2), 0, false, false, i % 4
         };
         talc_gemm_layout g;
         if (!talc_gemm_layout_of(&p, &g) || !talc_gemm_set_tiles(&g, form, &p, gpu, choice))
@@ -223,9 +223,7 @@ Test(tile_map, each_tap_that_an_input_gradient_reads_is_multiplied_once)
     for (int i = 0; i < 300; i++) {
         talc_conv2d_problem p = random_problem(&state);
         talc_gemm_layout g;
-        const talc_gemm_choice choice = {
-            i % TALC_GEMM_SAME_CARRY, 32, 0, false, 1 + i % 2, false, 1
-        };
+        const talc_gemm_choice choice = { i % TALC_GEMM_SAME_CARRY, 32, 0, false, false, 1 };
         p.direction = TALC_GRAD_INPUT;
         if (p.OH <= 0 || p.OW <= 0 || !talc_gemm_layout_of(&p, &g) ||
             !talc_gemm_set_tiles(&g, &TALC_GEMM_WGMMA_TF32, &p, gpu, choice))

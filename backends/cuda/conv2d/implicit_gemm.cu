@@ -19,8 +19,7 @@
 /// bulk copies first bring the rows to shared memory (staged.cuh). The weights are wgmma's operand
 /// A, in registers. Each thread loads its own fragments through a ring buffer in shared memory.
 /// Where loading takes longer than multiplying, a kernel before packs the halo tiles, and bulk
-/// copies bring them (packed.cuh); or two blocks with neighbouring channels are a cluster and fill
-/// every other halo tile for both. Of a kernel with many taps a K tile has a band of rows, so that
+/// copies bring them (packed.cuh). Of a kernel with many taps a K tile has a band of rows, so that
 /// its halo tile fits shared memory. An input gradient is such a product with dy as x (tile_map.h).
 ///
 /// Arithmetic: a power of two scales each halo tile and each output channel's weights into the
@@ -47,8 +46,7 @@ template <int COUNT, bool IS_STAGED = false, bool HAS_PHASES = false> struct wgm
                                                           : TALC_GEMM_WGMMA_TF32;
     static constexpr bool STAGED = VALUES.staged, PHASES = HAS_PHASES, LANES_READ = false;
     static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
-                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth,
-                         MAX_SHARE = PHASES ? VALUES.max_share : 1;
+                         FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth;
     /* Registers of a thread, which setmaxnreg moves from the producers to the consumers. At launch
      * each thread has 168 where rows are staged, else 128. */
     static constexpr int MULTIPLIER_REGISTERS = STAGED ? 216 : 200,

@@ -17,8 +17,7 @@ template <int COUNT, bool HAS_PHASES = false> struct mma_form {
     static constexpr bool STAGED = VALUES.staged, PHASES = HAS_PHASES, LANES_READ = true;
     static constexpr int PRODUCTS = VALUES.products, ROWS = VALUES.rows, LOADERS = VALUES.loaders,
                          FIRST_LOADER = MULTIPLIERS * 128, RUN = VALUES.run, DEPTH = VALUES.depth,
-                         MAX_SHARE = PHASES ? VALUES.max_share : 1, MULTIPLIER_REGISTERS = 0,
-                         LOADER_REGISTERS = 0;
+                         MULTIPLIER_REGISTERS = 0, LOADER_REGISTERS = 0;
 
     uint32_t first; ///< address of this lane's row of the first four matrices
 

@@ -34,8 +34,8 @@ using namespace talc;
 
 /* The shape of tiles and halo tiles, and the threads that pack them. */
 template <int COUNT> struct packing_form {
-    static constexpr talc_gemm_form VALUES = { false, COUNT, TILE / STEP, STEP,  256, 0,
-                                               1,     1,     false,       false, 0 };
+    static constexpr talc_gemm_form VALUES = { false, COUNT, TILE / STEP, STEP,  256,
+                                               0,     1,     false,       false, 0 };
     static constexpr int PRODUCTS = COUNT, LOADERS = VALUES.loaders, FIRST_LOADER = 0;
 };
 
@@ -437,7 +437,7 @@ static bool packing_problems(const talc_conv2d_problem *p, const talc_cuda_state
 {
     if (!gemm_problem_of<Form>(p, x) || (folded && !talc_gemm_folds(&x, p)) ||
         !talc_gemm_set_tiles(&x, &Form::VALUES, p, gemm_gpu_of(gpu),
-                             { arrangement, channels, 0, folded, 1, false, 1 }))
+                             { arrangement, channels, 0, folded, false, 1 }))
         return false;
     gemm_fill_shifts(x);
     x.channel_tiles = 1, x.splits = 1, x.split_k_tiles = x.k_tiles;

@@ -29,13 +29,6 @@ struct pipeline_state {
         if (++stage == stages)
             stage = 0, parity ^= 1;
     }
-    /// Goes `by` stages on; a multiple of it are all stages.
-    __device__ __forceinline__ void advance(int stages, int by)
-    {
-        stage += by;
-        if (stage >= stages)
-            stage -= stages, parity ^= 1;
-    }
 };
 
 /// Each side begins at stage 0. All stages are empty, so the first wait of a producer is for a

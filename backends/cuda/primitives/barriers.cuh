@@ -61,44 +61,6 @@ static __device__ __forceinline__ void barrier_arrive_after_copies(uint32_t barr
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Of a block of a cluster: the address of the same variable in the shared memory of another.
-static __device__ __forceinline__ uint32_t address_in_block(uint32_t shared, uint32_t rank)
-{
-#if __CUDA_ARCH__ >= 900
-    asm("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(shared) : "r"(rank));
-#endif
-    return shared;
-}
-
-/// One arrival at a barrier of any block of the cluster.
-static __device__ __forceinline__ void barrier_arrive_in_cluster(uint32_t barrier)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier)
-                 : "memory");
-#endif
-}
-
-/// As bulk_copy, from this block's shared memory to that of another block, whose barrier counts.
-static __device__ __forceinline__ void cluster_copy(uint32_t to, uint32_t from, int bytes,
-                                                    uint32_t barrier)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], "
-                 "[%1], %2, [%3];" ::"r"(to),
-                 "r"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
-#endif
-}
-
-/// Waits for all threads of all blocks of the cluster.
-static __device__ __forceinline__ void cluster_sync()
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-#endif
-}
-
 /// Copies contiguous memory, 16 bytes or more times 16 at addresses aligned to that; `barrier`
 /// counts the bytes as they come. From compute capability 9.0 on.
 static __device__ __forceinline__ void bulk_copy(uint32_t shared, const void *from, int bytes,

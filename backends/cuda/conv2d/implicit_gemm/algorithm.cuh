@@ -83,26 +83,17 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     const int64_t blocks = k_tiles + (a->base.cached_ready ? 0 : rows);
     if (blocks > 0)
         pack<Form><<<(unsigned)blocks, BLOCK, 0, stream>>>(g, w, (int)k_tiles, to);
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = { (unsigned)g.share, 1, 1 };
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)talc_gemm_blocks_of(&g, gpu.multiprocessors));
-    config.blockDim = dim3(GEMM_THREADS<Form>);
-    config.dynamicSmemBytes = shared;
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = g.share > 1;
+    const int grid = talc_gemm_blocks_of(&g, gpu.multiprocessors);
     if (g.splits == 1) {
         g.last.activation = without_calls(p->activation);
-        (void)cudaLaunchKernelEx(&config, kernel, g); /* a failure is found below */
+        kernel<<<grid, GEMM_THREADS<Form>, shared, stream>>>(g);
         end_called(device, p->activation, g.y, g.outputs);
     } else {
         g.recompute_limits = (float *)rest;
         gemm_problem split = g;
         split.y = g.recompute_limits + talc_gemm_limits_bytes(&g) / sizeof(float);
         split.last = epilogue<float>(NULL, NULL, TALC_ACTIVATION_NONE);
-        (void)cudaLaunchKernelEx(&config, kernel, split);
+        kernel<<<grid, GEMM_THREADS<Form>, shared, stream>>>(split);
         split_sums sums;
         sums.of = split.y;
         const int64_t OH = g.interleaves ? g.dx.H : g.OH, OW = g.interleaves ? g.dx.W : g.OW;

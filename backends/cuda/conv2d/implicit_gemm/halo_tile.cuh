@@ -266,43 +266,24 @@ static __device__ __forceinline__ halo_tile_info write_scaled(unsigned (&measure
     }
 }
 
-/// Bytes of a halo tile that another block has filled, with what sums have to know of it.
+/// Bytes of a packed halo tile, with what sums have to know of it.
 static __device__ __forceinline__ int copied_bytes(const gemm_problem &p)
 {
     return p.halo_tile_bytes + (int)sizeof(halo_tile_info);
 }
 
-/// Copies a halo tile that this block has filled to the others of the cluster. A thread calls it.
-static __device__ __forceinline__ void copy_to_cluster(const gemm_problem &p, const char *halo_tile,
-                                                       const halo_tile_info *info, uint32_t full)
-{
-    const uint32_t rank = rank_in_cluster(), tile = shared_address(halo_tile),
-                   about = shared_address(info);
-    for (uint32_t r = 0; r < (uint32_t)p.share; r++)
-        if (r != rank) {
-            cluster_copy(address_in_block(tile, r), tile, p.halo_tile_bytes,
-                         address_in_block(full, r));
-            cluster_copy(address_in_block(about, r), about, sizeof *info,
-                         address_in_block(full, r));
-        }
-}
-
 /// What the threads that load do in a block: they write the halo tiles of one tile after the other.
-/// In a cluster they write those of some buffers, and the others come from the other blocks.
 template <typename Form>
 static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, char *halo_tiles,
                                                        halo_tile_info *infos,
                                                        unsigned (*measured)[2], stage_barriers ring)
 {
-    /* Each block of a cluster begins with another K tile. */
     pipeline_state at = first_to_fill();
-    at.stage = Form::MAX_SHARE > 1 ? (int)rank_in_cluster() : 0;
-    int exponent = 0, behind = at.stage;
+    int exponent = 0;
     for (int t = first_tile(p); t < p.tiles; t = next_tile(p, t)) {
         talc_gemm_tile a = tile_of<Form>(p, t);
         const int row = a.row;
-        int k_tile = a.k_tile + behind;
-        for (; k_tile < a.k_tile + a.k_tiles; k_tile += share_of<Form>(p)) {
+        for (int k_tile = a.k_tile; k_tile < a.k_tile + a.k_tiles; k_tile++) {
             const talc_gemm_k_tile k = talc_gemm_k_tile_of(&p, k_tile);
             a.row = row + talc_gemm_rows_before(&p, k.band);
             ring.wait_empty(at);
@@ -321,15 +302,8 @@ static __device__ __forceinline__ void load_halo_tiles(const gemm_problem &p, ch
                 infos[at.stage] = info;
             Form::publish();
             barrier_arrive(ring.full(at.stage));
-            if (share_of<Form>(p) > 1) {
-                barrier_sync<1, Form::LOADERS>();
-                if (threadIdx.x == Form::FIRST_LOADER)
-                    copy_to_cluster(p, halo_tile, infos + at.stage, ring.full(at.stage));
-            }
-            at.advance(p.buffers, share_of<Form>(p));
+            at.advance(p.buffers);
         }
-        if (Form::MAX_SHARE > 1)
-            behind = k_tile - a.k_tile - a.k_tiles;
     }
 }
 

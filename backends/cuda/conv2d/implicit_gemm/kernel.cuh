@@ -20,7 +20,6 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
     /* The shuffle tells the compiler that it is uniform. */
     const int warpgroup = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
     Form products(p, shared_address(halo_tiles) + warpgroup * p.warpgroup_shift * 16);
-    const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
     pipeline_state at = first_to_empty();
     weight_stream<Form> weights(p, weight_ring);
     /* The second warpgroup begins when the first has multiplied `lag` K tiles. */
@@ -61,13 +60,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             }
             of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));
             products.add(p, at.stage, steps, weights, sums);
-            if (share_of<Form>(p) > 1) {
-                const uint32_t filler = filler_of(p, at.stage);
-                if (threadIdx.x == 0 && filler != rank)
-                    barrier_arrive_for(ring.full(at.stage), copied_bytes(p));
-                if (threadIdx.x % WARP == 0)
-                    barrier_arrive_in_cluster(address_in_block(ring.empty(at.stage), filler));
-            } else if (Form::LANES_READ || threadIdx.x % WARP == 0)
+            if (Form::LANES_READ || threadIdx.x % WARP == 0)
                 barrier_arrive(ring.empty(at.stage));
             at.advance(p.buffers);
             if (lag-- == 1 && warpgroup == 0)
@@ -98,16 +91,11 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
     char *weights = stages + p.stages * p.stage_bytes, *store_buffers = weights + RING<Form>;
     const stage_barriers ring = { shared_address(barriers),
                                   shared_address(barriers + TALC_GEMM_MAX_BUFFERS) };
-    const uint32_t rank = Form::MAX_SHARE > 1 ? rank_in_cluster() : 0;
     const bool packs = Form::VALUES.packs && p.packs;
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.buffers; i++) {
-            const bool fills = Form::MAX_SHARE == 1 || filler_of(p, i) == rank;
-            barrier_init(ring.full(i), fills && !packs ? Form::LOADERS : 1);
-            if (!fills)
-                barrier_arrive_for(ring.full(i), copied_bytes(p));
-            barrier_init(ring.empty(i),
-                         share_of<Form>(p) * MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
+            barrier_init(ring.full(i), packs ? 1 : Form::LOADERS);
+            barrier_init(ring.empty(i), MULTIPLIERS * (Form::LANES_READ ? 128 : 4));
         }
         for (int i = 0; i < p.stages; i++)
             barrier_init(shared_address(staged + i), 1);
@@ -115,8 +103,6 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
         fence_barrier_init();
     }
     __syncthreads();
-    if (share_of<Form>(p) > 1)
-        cluster_sync();
     run_pipeline<MULTIPLIERS * 128, Form::MULTIPLIER_REGISTERS, Form::LOADER_REGISTERS>(
         [&] { multiply<Form>(p, halo_tiles, infos, weights, store_buffers, ring); },
         [&] {
@@ -128,8 +114,6 @@ static __global__ void __launch_bounds__(GEMM_THREADS<Form>, 1)
             else
                 load_halo_tiles<Form>(p, halo_tiles, infos, measured, ring);
         });
-    if (share_of<Form>(p) > 1)
-        cluster_sync(); /* until then the other block may copy to this one's shared memory */
 }
 
 } // namespace talc

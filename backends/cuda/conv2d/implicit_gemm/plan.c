@@ -415,11 +415,6 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     g->buffers = (int)(buffers < TALC_GEMM_MAX_BUFFERS ? buffers : TALC_GEMM_MAX_BUFFERS);
     const int channel_tile = TALC_GEMM_CHANNELS * (same ? 2 : 1);
     g->channel_tiles = (int)talc_ceil_div(g->group_out, channel_tile);
-    /* The blocks of a cluster have neighbouring channels, and a buffer is filled by the same block
-     * each time. */
-    g->share = g->interleaves && choice.share > 1 && !choice.packs ? choice.share : 1;
-    g->buffers -= g->buffers % g->share;
-    g->channel_tiles = (int)talc_ceil_div(g->channel_tiles, g->share) * g->share;
     /* A tile of two phases has as many taps as any other. */
     const int each = TALC_GEMM_CHANNELS / TALC_GEMM_ROWS;
     const bool alike =
@@ -439,7 +434,7 @@ static bool set_tiles(talc_gemm_layout *g, const talc_gemm_form *form, const tal
     g->splits = 1;
     set_splits(g, choice.split_k_tiles > 0 ? choice.split_k_tiles : g->k_tiles);
     g->by_inner = talc_divisor_of(g->carry         ? g->column_tiles
-                                  : g->interleaves ? g->share
+                                  : g->interleaves ? 1
                                                    : g->channel_tiles),
     g->by_outer = talc_divisor_of(g->carry ? g->channel_tiles : g->column_tiles);
     g->by_row_tiles = talc_divisor_of(g->row_tiles), g->by_N = talc_divisor_of(g->N);
@@ -492,19 +487,16 @@ static double tile_cycles(const talc_gemm_layout *g, const talc_gemm_form *form,
     const double staging = IMPLICIT_STAGED + IMPLICIT_STAGED_ROUND *
                                                  (double)talc_ceil_div(g->positions, form->loaders),
                  products = steps * IMPLICIT_BUSY + storing * form->rows / 8,
-                 loads =
-                     (g->packs ? g->split_k_tiles *
-                                     (IMPLICIT_COPY + g->halo_tile_bytes / IMPLICIT_COPIED)
-                      : form->staged ? g->split_k_tiles * staging
-                                     : loaded / form->loads + IMPLICIT_LOAD * g->split_k_tiles) /
-                     g->share;
+                 loads = (g->packs ? g->split_k_tiles *
+                                         (IMPLICIT_COPY + g->halo_tile_bytes / IMPLICIT_COPIED)
+                          : form->staged ? g->split_k_tiles * staging
+                                         : loaded / form->loads + IMPLICIT_LOAD * g->split_k_tiles);
     *loading = loads;
     if (steps_of_k_tile == 0)
         return products + IMPLICIT_TILE;
     const double longer = products > loads ? products : loads;
     const double rest = g->buffers == 1 ? IMPLICIT_REST_1 : IMPLICIT_REST;
-    return (longer + rest * (products + loads - longer) + IMPLICIT_TILE) *
-           (g->share > 1 ? IMPLICIT_CLUSTER : 1);
+    return longer + rest * (products + loads - longer) + IMPLICIT_TILE;
 }
 
 /* Seconds to pack halo tiles: each block of a multiprocessor's converts at its rate, unless memory
@@ -536,8 +528,8 @@ static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, 
         cycles = ceil((double)(g->tiles / run) / gpu.multiprocessors) * (double)run *
                  tile_cycles(g, form, gpu.capability, g->steps, &loads);
     /* Channel tiles have more steps or fewer. The first block has the most. */
-    const int64_t each = g->tiles / (g->channel_tiles / g->share);
-    for (int64_t c = 0, t = 0; g->interleaves && t < g->tiles; c += g->share, t += each) {
+    const int64_t each = g->tiles / g->channel_tiles;
+    for (int64_t c = 0, t = 0; g->interleaves && t < g->tiles; c++, t += each) {
         double steps = 0;
         for (int i = 0; i < TALC_GEMM_MULTIPLIERS; i++)
             steps += talc_gemm_steps_of(g, talc_gemm_block_of(g, (int)c, i), form->run).count / 2.;
@@ -554,8 +546,9 @@ static double seconds_of(const talc_gemm_layout *g, const talc_gemm_form *form, 
     const double stores = slow ? g->flat ? IMPLICIT_UNALIGNED_FLAT : IMPLICIT_UNALIGNED : 1;
     const double moving = (read + written * stores) / IMPLICIT_MEMORY;
     /* The splits are written to the L2 cache and read from there. */
-    const double adding =
-        g->splits == 1 ? 0 : IMPLICIT_ADDING + g->splits * written / IMPLICIT_MEMORY;
+    const double adding = g->splits == 1 ? 0
+                                         : (g->interleaves ? IMPLICIT_ADDING_DX : IMPLICIT_ADDING) +
+                                               g->splits * written / IMPLICIT_MEMORY;
     /* The weights of dx are written once more, and read by two passes. */
     const double transposing =
         g->interleaves ? IMPLICIT_TRANSPOSING + (2. * (double)transposed_bytes(g) +
@@ -574,8 +567,7 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
 {
     if (!set_tiles(g, form, p, gpu, tried))
         return;
-    const int max_splits =
-        g->carry || g->share > 1 || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
+    const int max_splits = g->carry || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
     for (int splits = 1; splits <= max_splits; splits++) {
         tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
         if (tried.split_k_tiles % g->bands != 0)
@@ -628,12 +620,8 @@ bool talc_gemm_choose(talc_gemm_layout *g, const talc_gemm_form *form, const tal
                 talc_gemm_choice tried = { .arrangement = arrangement,
                                            .channels = (int)channels,
                                            .folded = folded != 0 };
-                for (; tried.share < (g->interleaves ? form->max_share : 1);) {
-                    tried.share++;
-                    try_splits(g, form, p, gpu, limit, tried, choice, seconds);
-                }
+                try_splits(g, form, p, gpu, limit, tried, choice, seconds);
                 /* The products of dx by high and low parts take longer than loads. */
-                tried.share = 1;
                 tried.packs = form->packs && !(g->interleaves && form->products == 3);
                 if (tried.packs)
                     try_splits(g, form, p, gpu, limit, tried, choice, seconds);

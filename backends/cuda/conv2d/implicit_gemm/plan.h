@@ -29,17 +29,16 @@ enum {
 
 /// What the kernel's forms differ in. implicit_gemm.cu and implicit_gemm_mma.cu multiply by them.
 typedef struct talc_gemm_form {
-    bool wgmma;    ///< the instruction that multiplies; else mma.sync
-    int products;  ///< f16 products that make one f32 product: 3 in the strict class, or 1
-    int rows;      ///< of a warpgroup's tile
-    int columns;   ///< of such a row; less than TALC_GEMM_COLUMNS where tiles are only packed
-    int loaders;   ///< threads that load halo tiles
-    int depth;     ///< steps whose weights are in flight to each thread
-    int run;       ///< steps whose weights are fetched and read together
-    int max_share; ///< of dx: blocks of a cluster that load halo tiles for each other
-    bool staged;   ///< halo tiles are made from rows that bulk copies brought to shared memory
-    bool packs;    ///< halo tiles may be written to memory first, and bulk copies bring them
-    double loads;  ///< for the estimate: elements of x that a block loads and converts in a cycle
+    bool wgmma;   ///< the instruction that multiplies; else mma.sync
+    int products; ///< f16 products that make one f32 product: 3 in the strict class, or 1
+    int rows;     ///< of a warpgroup's tile
+    int columns;  ///< of such a row; less than TALC_GEMM_COLUMNS where tiles are only packed
+    int loaders;  ///< threads that load halo tiles
+    int depth;    ///< steps whose weights are in flight to each thread
+    int run;      ///< steps whose weights are fetched and read together
+    bool staged;  ///< halo tiles are made from rows that bulk copies brought to shared memory
+    bool packs;   ///< halo tiles may be written to memory first, and bulk copies bring them
+    double loads; ///< for the estimate: elements of x that a block loads and converts in a cycle
 } talc_gemm_form;
 
 /* wgmma: a run is the steps whose products accumulate to the same registers one after the other;
@@ -53,11 +52,11 @@ typedef struct talc_gemm_form {
 #else
 #define TALC_GEMM_FORM static const talc_gemm_form
 #endif
-TALC_GEMM_FORM TALC_GEMM_WGMMA = { true, 3, 8, 32, 256, 6, 3, 1, false, true, 1.25 };
-TALC_GEMM_FORM TALC_GEMM_WGMMA_TF32 = { true, 1, 8, 32, 256, 8, 2, 2, false, true, 1.6 };
-TALC_GEMM_FORM TALC_GEMM_ROWS_TF32 = { true, 1, 8, 32, 128, 9, 3, 1, true, false, 1.6 };
-TALC_GEMM_FORM TALC_GEMM_MMA = { false, 3, 4, 32, 128, 3, 1, 1, false, false, 0.8 };
-TALC_GEMM_FORM TALC_GEMM_MMA_TF32 = { false, 1, 4, 32, 128, 6, 2, 1, false, false, 1 };
+TALC_GEMM_FORM TALC_GEMM_WGMMA = { true, 3, 8, 32, 256, 6, 3, false, true, 1.25 };
+TALC_GEMM_FORM TALC_GEMM_WGMMA_TF32 = { true, 1, 8, 32, 256, 8, 2, false, true, 1.6 };
+TALC_GEMM_FORM TALC_GEMM_ROWS_TF32 = { true, 1, 8, 32, 128, 9, 3, true, false, 1.6 };
+TALC_GEMM_FORM TALC_GEMM_MMA = { false, 3, 4, 32, 128, 3, 1, false, false, 0.8 };
+TALC_GEMM_FORM TALC_GEMM_MMA_TF32 = { false, 1, 4, 32, 128, 6, 2, false, false, 1 };
 
 /// What of a GPU a plan depends on.
 typedef struct talc_gemm_gpu {
@@ -85,7 +84,6 @@ typedef struct talc_gemm_choice {
     int arrangement, channels; ///< and the channels of a K tile
     int split_k_tiles;         ///< the K tiles of a split; 0: all
     bool folded;               ///< the phases of the stride are folded into channels
-    int share;                 ///< blocks of a cluster; 0: 1
     bool packs;                ///< halo tiles are written to memory first
     int bands;                 ///< of rows of the kernel; 0: 1
 } talc_gemm_choice;

@@ -63,25 +63,6 @@ struct gemm_problem : gemm_operands, talc_gemm_layout {
     folded_channel fold[TALC_GEMM_MAX_FOLDED];
 };
 
-/// Blocks of the cluster.
-template <typename Form> static __device__ __forceinline__ int share_of(const gemm_problem &p)
-{
-    return Form::MAX_SHARE > 1 ? p.share : 1;
-}
-
-/// Which block of a cluster fills a buffer.
-static __device__ __forceinline__ uint32_t filler_of(const gemm_problem &p, int buffer)
-{
-    return (uint32_t)(buffer & (p.share - 1));
-}
-
-static __device__ __forceinline__ uint32_t rank_in_cluster()
-{
-    uint32_t rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
 /// The weights of a channel of dx and a phase. `at` tells where the weight of a channel of dy and a
 /// tap is; -1 where the phase has no such tap.
 struct dx_weights {

@@ -82,7 +82,6 @@ typedef struct talc_gemm_layout {
     bool carry;
 
     int channel_tiles, row_tiles, column_tiles, pixel_tiles, tiles;
-    int share;           ///< blocks of a cluster, which load each halo tile once for all
     int tiles_with_taps; ///< channel tiles; the others are zero
     int tile_rows, tile_columns;
     int halo_tile_bytes, buffers;
@@ -99,8 +98,7 @@ typedef struct talc_gemm_layout {
     int splits, split_k_tiles;
     int64_t outputs;
     /// The index of a tile is [channels][group][n][row][outer][inner][split]. Inner and outer are
-    /// channel and column, with carry column and channel. With phases inner is the channels of a
-    /// cluster, and the outermost are the others; else inner is all channels.
+    /// channel and column, with carry column and channel. With phases channels are the outermost.
     talc_divisor by_inner, by_outer, by_row_tiles, by_N, by_groups, by_splits;
     talc_divisor by_pitch, by_image_rows, by_positions, by_kernel, by_bands, by_sixteens;
 } talc_gemm_layout;
@@ -150,9 +148,9 @@ TALC_TILE_MAP talc_gemm_tile talc_gemm_dx_tile_of(const talc_gemm_layout *p, int
     if (p->interleaves) {
         const int outermost = (int)talc_quotient(p->by_groups, (uint32_t)a.g);
         a.g -= outermost * p->groups;
-        a.channel_tile += outermost * p->share;
+        a.channel_tile = outermost;
         a.halo_tile -= outermost * p->groups * p->pixel_tiles;
-        if (outermost * p->share >= p->tiles_with_taps)
+        if (outermost >= p->tiles_with_taps)
             a.k_tiles = 0;
     }
     return a;
@@ -180,7 +178,7 @@ TALC_TILE_MAP int talc_gemm_first_tile(const talc_gemm_layout *p, int block)
 TALC_TILE_MAP int talc_gemm_blocks_of(const talc_gemm_layout *p, int multiprocessors)
 {
     const int runs = p->tiles / talc_gemm_run_of(p);
-    return runs < multiprocessors ? runs : multiprocessors - multiprocessors % p->share;
+    return runs < multiprocessors ? runs : multiprocessors;
 }
 
 /// The tile that a block of a launch of `blocks` takes after t.
@@ -422,10 +420,8 @@ TALC_TILE_MAP int talc_gemm_tile_with(const talc_gemm_layout *p, int g, int chan
                                       talc_divisor by_columns)
 {
     int channel_tiles = p->channel_tiles, rows = g, column;
-    if (p->interleaves) {
-        rows += channel_tile / p->share * p->groups, channel_tile %= p->share;
-        channel_tiles = p->share;
-    }
+    if (p->interleaves)
+        rows += channel_tile * p->groups, channel_tile = 0, channel_tiles = 1;
     if (p->flat) {
         const int position = (at.n * p->image_rows + at.row) * p->pitch + at.column;
         column = (int)talc_quotient(by_columns, (uint32_t)position);
