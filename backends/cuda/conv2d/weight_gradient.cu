@@ -262,14 +262,14 @@ static __device__ float weight_by_block(const gemm_problem &p, const weight_sums
     return sum;
 }
 
-/* Taps and fours of a thread. */
-constexpr int ADDED_TAPS = 9, ADDED_QUADS = 4;
+/* Taps of a thread, few of them where blocks are few, or fours. */
+constexpr int ADDED_TAPS = 9, FEW_TAPS = 3, ADDED_QUADS = 4;
 /* Blocks of a multiprocessor, at least. */
 constexpr int BLOCKS_THAT_ADD = 4;
 
 /* Floats of shared memory: the sums and magnitudes of all warps where several share splits, then the
  * elements in the order of dw. */
-static __host__ __device__ int adders_floats(int units, int planes, int ways_shift)
+static int adders_floats(int units, int planes, int ways_shift)
 {
     const int elements = units * planes * WARP;
     return (ways_shift == 0 ? 1 : 1 + (2 << ways_shift)) * elements;
@@ -278,11 +278,10 @@ static __host__ __device__ int adders_floats(int units, int planes, int ways_shi
 /* A block writes its elements in the order of dw. The limit is compared with the sum of the
  * magnitudes of the splits, which is at most that of the products. It is not compared with the sum
  * itself, which may be 0 without an error. */
-template <int UNITS>
-static __global__ void __launch_bounds__(THREADS)
+template <bool TAPS, int UNITS>
+static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
     add_weight_splits(const __grid_constant__ gemm_problem p, const __grid_constant__ weight_sums s)
 {
-    constexpr bool TAPS = UNITS == ADDED_TAPS;
     constexpr int LIMITS = TAPS ? 1 : UNITS; /* taps share theirs */
     constexpr int QUADS = TAPS ? TALC_WEIGHT_QUADS : TALC_WEIGHT_QUADS / UNITS;
     extern __shared__ float values[];
@@ -326,7 +325,7 @@ static __global__ void __launch_bounds__(THREADS)
             place = talc_weight_place_of(&s, plane, 0, first_quad + u + 1);
     }
     float sum[UNITS] = {}, magnitude[UNITS] = {}, limit[LIMITS] = {};
-#pragma unroll 4
+#pragma unroll(UNITS == ADDED_TAPS ? 2 : 4)
     for (int k = way; k < s.splits; k += ways) {
         const int64_t own = (int64_t)block * s.splits + k;
         const float *from = s.split_sums + own * s.block_sums;
@@ -344,15 +343,15 @@ static __global__ void __launch_bounds__(THREADS)
                     limit[u] += its.underflows;
     }
     const int run = s.block_planes * PLANE * s.block_taps; /* elements of an output channel */
-    float *const sums = values + UNITS * s.block_planes * WARP + lane, *const magnitudes =
-                                                                           sums +
-                                                                           UNITS * s.block_planes *
-                                                                               WARP * ways;
+    float *const sums = values + UNITS * s.block_planes * WARP + lane;
+    float *const magnitudes = sums + UNITS * s.block_planes * WARP * ways;
     if (way > 0) {
 #pragma unroll
         for (int u = 0; u < UNITS; u++)
-            sums[(warp * UNITS + u) * WARP] = sum[u],
-                                      magnitudes[(warp * UNITS + u) * WARP] = magnitude[u];
+            sums[(warp * UNITS + u) * WARP] = sum[u];
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+            magnitudes[(warp * UNITS + u) * WARP] = magnitude[u];
 #pragma unroll
         for (int u = 0; u < LIMITS; u++)
             limits[warp][u][lane] = limit[u];
@@ -717,11 +716,14 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     s.coefficient = Form::PRODUCTS == 3 ? (float)(0x1p17 / products) : 8;
     const int adders = s.block_planes << s.ways_shift, planes = m.planes / s.block_planes;
     const bool taps = s.group_taps > 1;
-    const auto add = taps ? &add_weight_splits<ADDED_TAPS> : &add_weight_splits<ADDED_QUADS>;
+    const int units = !taps ? ADDED_QUADS : s.block_taps <= FEW_TAPS ? FEW_TAPS : ADDED_TAPS;
+    const auto add = !taps               ? &add_weight_splits<false, ADDED_QUADS>
+                     : units == FEW_TAPS ? &add_weight_splits<true, FEW_TAPS>
+                                         : &add_weight_splits<true, ADDED_TAPS>;
     const dim3 of_channels((unsigned)l.blocks,
                            (unsigned)(planes * TALC_WEIGHT_QUADS / (taps ? 1 : ADDED_QUADS)),
                            (unsigned)talc_ceil_div(s.group_taps, s.block_taps));
-    const int floats = adders_floats(taps ? ADDED_TAPS : ADDED_QUADS, s.block_planes, s.ways_shift);
+    const int floats = adders_floats(units, s.block_planes, s.ways_shift);
     add<<<of_channels, adders * WARP, floats * sizeof(float), stream>>>(x, s);
     return talc_cuda_launched(device, "conv2d.grad_weight");
 }
