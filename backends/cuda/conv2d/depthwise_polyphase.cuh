@@ -464,6 +464,9 @@ static __global__ void __launch_bounds__(POLYPHASE_THREADS, RH *RW * sizeof(T) <
 
 // ---- Plan and launch ----------------------------------------------------------------------------
 
+/// Of f64, which networks do not have, there is one size of tiles.
+template <typename T> constexpr bool ONE_SIZE = sizeof(T) == 8;
+
 struct polyphase_plan {
     polyphase_axis down, across;
     polyphase_tiling tiling;
@@ -550,7 +553,7 @@ static const char *plan_polyphase(const talc_device *device, const talc_conv2d_p
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
     static const int tiles[][2] = { { 7, 7 }, { 4, 7 }, { 5, 5 } };
-    for (int i = 0; i < 6; i++) {
+    for (int i = ONE_SIZE<T> ? 4 : 0; i < 6; i++) {
         polyphase_tiling &t = own.tiling;
         t.N = p->N, t.C = is_gradient ? p->C : p->OC, t.M = p->OC / p->C;
         own.height = tiles[i / 2][0], own.width = tiles[i / 2][1];
@@ -584,9 +587,11 @@ static void run_polyphase(talc_device *device, const talc_conv2d_problem *p, con
                                      own.across.in % (VECTOR_BYTES / sizeof(T)) == 0 &&
                                          is_aligned(is_gradient ? a->dy : a->x),
                                      is_gradient || p->only_inside };
-    const auto kernel = own.height == 7   ? &depthwise_polyphase<T, 7, 7>
-                        : own.height == 4 ? &depthwise_polyphase<T, 4, 7>
-                                          : &depthwise_polyphase<T, 5, 5>;
+    auto kernel = &depthwise_polyphase<T, 5, 5>;
+    if constexpr (!ONE_SIZE<T>)
+        kernel = own.height == 7   ? &depthwise_polyphase<T, 7, 7>
+                 : own.height == 4 ? &depthwise_polyphase<T, 4, 7>
+                                   : kernel;
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)own.tiling.blocks, POLYPHASE_THREADS, (size_t)own.tiling.bytes,
              talc_cuda_stream(device)>>>(d);

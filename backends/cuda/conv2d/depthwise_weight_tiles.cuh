@@ -255,9 +255,10 @@ static const char *plan_weight_tiles(const talc_device *device, const talc_conv2
         !t.across.set(p->stride_w, p->dilation_w, p->KW, p->pad_left, p->W, p->OW, false))
         return "an extent, a stride or a dilation is too large";
     plan->seconds = INFINITY;
-    for (int i = 0; i < 6; i++) {
+    constexpr int SIZES = ONE_SIZE<T> ? 1 : 3;
+    for (int i = 0; i < 2 * SIZES; i++) {
         const int64_t shared = shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T));
-        if (!t.cut(p, 3 + i % 3 * 2, sizeof(T), i / 3 == 0 ? shared / 2 : shared))
+        if (!t.cut(p, 3 + i % SIZES * 2, sizeof(T), i < SIZES ? shared / 2 : shared))
             continue;
         /* As many splits as keep the GPU busy and the workspace holds, of as many units each. */
         const size_t each = (size_t)(p->OC * p->KH * p->KW) * sizeof(T);
@@ -289,9 +290,11 @@ static void run_weight_tiles(talc_device *device, const talc_conv2d_problem *p,
                                        p->C,
                                        p->OW % (VECTOR_BYTES / (int64_t)sizeof(T)) == 0 &&
                                            is_aligned(a->dy) };
-    const auto kernel = t.taps == 3   ? &sum_weight_tiles<T, 3>
-                        : t.taps == 5 ? &sum_weight_tiles<T, 5>
-                                      : &sum_weight_tiles<T, 7>;
+    auto kernel = &sum_weight_tiles<T, 3>;
+    if constexpr (!ONE_SIZE<T>)
+        kernel = t.taps == 7   ? &sum_weight_tiles<T, 7>
+                 : t.taps == 5 ? &sum_weight_tiles<T, 5>
+                               : kernel;
     const cudaStream_t stream = talc_cuda_stream(device);
     (void)allow_shared(kernel, shared_up_to(device, POLYPHASE_SHARED * (int64_t)sizeof(T)));
     kernel<<<(unsigned)(t.blocks_of_split(p->OC) * t.splits), WEIGHT_THREADS, (size_t)t.bytes,
