@@ -13,8 +13,8 @@
 ///   register tiles  Square kernels with M = 1 on narrow images whose width is a multiple of 7. A
 ///                   thread computes a tile of outputs in registers
 ///                   (depthwise_register_tiles.cuh).
-///   warp tiles      Wide images, by 3x3 and 7x7 where rows of y are not aligned, and by 1x3, 3x1
-///                   and 3x7. A warp computes a tile of an output plane, below and in
+///   warp tiles      Wide images, by 3x3 where rows of y are not aligned, and by 1x3, 3x1 and 3x7,
+///                   at stride 1. A warp computes a tile of an output plane, below and in
 ///                   warp_tiles.cuh.
 ///   columns         3x3, 5x5 and 7x7 at stride 1 and 2. A thread walks down some columns
 ///                   (depthwise_columns.cuh).
@@ -55,19 +55,13 @@ template <typename T> struct depthwise_problem : plane_sizes {
 
 /* SKEW and ALIGNED are row_ring's: the columns in front of lane 0's window in shared memory, and
  * whether rows are copied 16 bytes at a time. */
-template <typename T, int KH, int KW, int STRIDE, int SKEW, bool ALIGNED>
-static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     ? 6
-                                                                : KH * KW <= 21 ? 5
-                                                                                : 4)
+template <typename T, int KH, int KW, int SKEW, bool ALIGNED>
+static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9 ? 6 : 5)
     depthwise_warp_tiles(const depthwise_problem<T> p)
 {
     constexpr int V = 16 / sizeof(T);
-    constexpr int WINDOW = (V - 1) * STRIDE + KW; /* columns of x that a lane reads */
-    /* A step reads STRIDE rows of x and begins one output row. That row is complete DELAY steps
-     * later, after row LAST_ROW of the step. So ACTIVE output rows have sums at a time. */
-    constexpr int DELAY = (KH - 1) / STRIDE, LAST_ROW = (KH - 1) % STRIDE;
-    constexpr int ACTIVE = (KH + STRIDE - 1) / STRIDE;
-    using ring_of_rows = row_ring<T, STRIDE, WINDOW, SKEW, ALIGNED>;
+    constexpr int WINDOW = V - 1 + KW; /* columns of x that a lane reads */
+    using ring_of_rows = row_ring<T, WINDOW, SKEW, ALIGNED>;
     __shared__ alignas(VECTOR_BYTES) typename ring_of_rows::storage slots[WARPS_PER_BLOCK];
     const int lane = (int)threadIdx.x % WARP;
     for (uint32_t index = blockIdx.x * WARPS_PER_BLOCK + threadIdx.x / WARP; index < p.tiling.tiles;
@@ -79,10 +73,9 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     
         ring_of_rows ring;
         ring.begin(slots[threadIdx.x / WARP],
                    p.x + (int64_t)p.multiplier.quotient(plane) * p.H * p.W, p.H, p.W,
-                   tile.oh * STRIDE - p.pad_top, (rows - 1) * STRIDE + KH,
-                   tile.ow * STRIDE - p.pad_left);
+                   tile.oh - p.pad_top, rows - 1 + KH, tile.ow - p.pad_left);
 
-        accumulator_of<T> w[KH * KW], sums[ACTIVE][V], not_finite = 0;
+        accumulator_of<T> w[KH * KW], sums[KH][V], not_finite = 0;
         /* not_finite is 0, or NaN where a weight is NaN or infinite. */
 #pragma unroll
         for (int tap = 0; tap < KH * KW; tap++) {
@@ -93,45 +86,38 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     
         int64_t row_offset = (int64_t)plane * p.OH * p.OW + (int64_t)tile.oh * p.OW;
 
 #pragma unroll 1
-        for (int step = 0; step < rows + DELAY; step += ACTIVE) {
-            /* Unrolled, so that sums[] stays in registers. Step step + u begins its output row in
-             * sums[u]. */
+        for (int step = 0; step < rows + KH - 1; step += KH) {
+            /* Unrolled, so that sums[] stays in registers. Step step + u reads a row of x and
+             * begins its output row in sums[u], which is complete KH - 1 steps later. */
 #pragma unroll
-            for (int u = 0; u < ACTIVE; u++) {
-                if (step + u >= rows + DELAY)
+            for (int u = 0; u < KH; u++) {
+                if (step + u >= rows + KH - 1)
                     break;
+                T window[WINDOW];
+                ring.next(window);
+                /* The row meets tap row kh of the output row begun kh steps ago. */
 #pragma unroll
-                for (int r = 0; r < STRIDE; r++) {
-                    T window[WINDOW];
-                    ring.next(window);
-                    /* Row r of the step meets tap row kh of the output row begun j steps ago. */
+                for (int kh = 0; kh < KH; kh++)
 #pragma unroll
-                    for (int j = 0; j < ACTIVE; j++) {
-                        const int kh = r + STRIDE * j;
+                    for (int kw = 0; kw < KW; kw++)
 #pragma unroll
-                        for (int kw = 0; kw < KW; kw++)
+                        for (int v = 0; v < V; v++) {
+                            accumulator_of<T> &sum = sums[(u + KH - kh) % KH][v];
+                            const accumulator_of<T> tap = window[v + kw], weight = w[kh * KW + kw];
+                            sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
+                        }
+                if (step + u < KH - 1)
+                    continue;
+                T out[V];
 #pragma unroll
-                            for (int v = 0; v < V; v++)
-                                if (kh < KH) {
-                                    accumulator_of<T> &sum = sums[(u + ACTIVE - j) % ACTIVE][v];
-                                    const accumulator_of<T> tap = window[v * STRIDE + kw];
-                                    const accumulator_of<T> weight = w[kh < KH ? kh * KW + kw : 0];
-                                    sum = kh == 0 && kw == 0 ? tap * weight : sum + tap * weight;
-                                }
-                    }
-                    if (r != LAST_ROW || step + u < DELAY)
-                        continue;
-                    T out[V];
-#pragma unroll
-                    for (int v = 0; v < V; v++) {
-                        out[v] = sums[(u + ACTIVE - DELAY) % ACTIVE][v] + bias;
-                        if (p.last.residual != nullptr && ow + v < p.OW)
-                            out[v] += p.last.residual[row_offset + ow + v];
-                    }
-                    activate_all(p.last.activation, out);
-                    store_row(p.y + row_offset, out, lane, ow, p.OW);
-                    row_offset += p.OW;
+                for (int v = 0; v < V; v++) {
+                    out[v] = sums[(u + 1) % KH][v] + bias;
+                    if (p.last.residual != nullptr && ow + v < p.OW)
+                        out[v] += p.last.residual[row_offset + ow + v];
                 }
+                activate_all(p.last.activation, out);
+                store_row(p.y + row_offset, out, lane, ow, p.OW);
+                row_offset += p.OW;
             }
         }
         if (p.only_inside && not_finite != 0) {
@@ -145,8 +131,8 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     
                 const int oh = tile.oh + i / V, column = ow + i % V;
                 if (column < p.OW)
                     p.y[((int64_t)plane * p.OH + oh) * p.OW + column] = (T)sum_of_window<T>(
-                        { x, first_tap, 1, 0, 0, p.H, p.W, oh * STRIDE - p.pad_top,
-                          column * STRIDE - p.pad_left, KH, KW, 1, 1, sign * KW, sign, true });
+                        { x, first_tap, 1, 0, 0, p.H, p.W, oh - p.pad_top, column - p.pad_left, KH,
+                          KW, 1, 1, sign * KW, sign, true });
             }
         }
     }
@@ -154,24 +140,24 @@ static __global__ void __launch_bounds__(WARPS_PER_BLOCK *WARP, KH *KW <= 9     
 
 // ---- Launches of warp tiles ---------------------------------------------------------------------
 
-/* The extents and strides that there are kernels for. */
-#define WARP_TILES(X) X(3, 3, 1) X(3, 3, 2) X(7, 7, 1) X(3, 1, 1) X(1, 3, 1) X(3, 7, 1)
+/* The extents that there are kernels for, at stride 1. */
+#define WARP_TILES(X) X(3, 3, 1) X(3, 1, 1) X(1, 3, 1) X(3, 7, 1)
 
-/* Launches the kernel for weights of KH x KW and this stride. Where rows of x are aligned and the
- * left padding is 0 or SAME, which keeps the width, they are copied to shared memory 16 bytes at a
- * time, else one element at a time. */
-template <typename T, int KH, int KW, int STRIDE>
+/* Launches the kernel for weights of KH x KW. Where rows of x are aligned and the left padding is 0
+ * or SAME, which keeps the width, they are copied to shared memory 16 bytes at a time, else one
+ * element at a time. */
+template <typename T, int KH, int KW>
 static void run_warp_tiles_of(const talc_conv2d_problem *p, const depthwise_problem<T> &d,
                               cudaStream_t stream)
 {
     constexpr int V = 16 / sizeof(T), SAME = (KW - 1) / 2;
     const bool aligned = p->W % V == 0 && is_aligned(d.x);
-    auto kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, 0, false>;
+    auto kernel = &depthwise_warp_tiles<T, KH, KW, 0, false>;
     if (aligned && p->pad_left == 0)
-        kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, 0, true>;
-    else if constexpr (KH != KW || STRIDE > 1) /* else rows of y are aligned too: columns */
+        kernel = &depthwise_warp_tiles<T, KH, KW, 0, true>;
+    else if constexpr (KH != KW) /* else rows of y are aligned too: columns */
         if (aligned && p->pad_left == SAME)
-            kernel = &depthwise_warp_tiles<T, KH, KW, STRIDE, (V - SAME % V) % V, true>;
+            kernel = &depthwise_warp_tiles<T, KH, KW, (V - SAME % V) % V, true>;
     kernel<<<d.tiling.blocks(), WARPS_PER_BLOCK * WARP, 0, stream>>>(d);
 }
 
@@ -191,7 +177,7 @@ static const char *plan_warp_tiles(const talc_device *device, const depthwise_pa
         return "rows are short: most lanes would idle";
     if (p->KH == p->KW && p->OW % (VECTOR_BYTES / sizeof(T)) == 0)
         return "columns are faster where all rows of y are aligned";
-    const int64_t taps = p->KH * p->KW, height = taps <= 9 ? 8 : taps <= 21 ? 16 : 48; /* at most */
+    const int64_t height = p->KH * p->KW <= 9 ? 8 : 16; /* at most */
     warp_tiling tiling;
     if (planes > max || !planes_fit(p, max) ||
         !tiling.cut(device, planes, p->OH, p->OW, TILE_WIDTH<T>, height))
@@ -218,7 +204,7 @@ static void run_warp_tiles(talc_device *device, const depthwise_pass *p, const t
     d.multiplier.set(p->OC / p->C);
 #define RUN(KH, KW, S)                                                                             \
     if (false TALC_OR_IS_KERNEL(KH, KW, S))                                                        \
-        run_warp_tiles_of<T, KH, KW, S>(p, d, talc_cuda_stream(device));
+        run_warp_tiles_of<T, KH, KW>(p, d, talc_cuda_stream(device));
     WARP_TILES(RUN)
 }
 

@@ -75,14 +75,13 @@ struct warp_tile {
 
 // ---- Loads --------------------------------------------------------------------------------------
 
-/// STRIDE: columns of x from output to output. COUNT: columns of a lane's window. SKEW: columns of
-/// x that stand before lane 0's window in a slot. ALIGNED: rows of x begin at 16 bytes, and so does
-/// column first_column - SKEW of each.
-template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_ring {
+/// COUNT: columns of a lane's window. SKEW: columns of x that stand before lane 0's window in a
+/// slot. ALIGNED: rows of x begin at 16 bytes, and so does column first_column - SKEW of each.
+template <typename T, int COUNT, int SKEW, bool ALIGNED> struct row_ring {
     static constexpr int V = VECTOR_BYTES / sizeof(T);
     static constexpr int VECTORS = (SKEW + COUNT + V - 1) / V; ///< that a lane reads
-    static constexpr int PITCH = (WARP - 1) * V * STRIDE + VECTORS * V;
-    static constexpr int SLOTS = PITCH * (int)sizeof(T) > 768 ? 4 : 8;
+    static constexpr int PITCH = (WARP - 1) * V + VECTORS * V;
+    static constexpr int SLOTS = 8;
     static constexpr int EACH = ALIGNED ? V : 1;        ///< elements of a copy
     static constexpr int LEAD = SKEW > 0 ? 1 : 0;       ///< vectors before the tile's own
     static constexpr int WHOLE = PITCH / (WARP * EACH); ///< copies that all lanes take part in
@@ -99,7 +98,7 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
     int write_at, read_at; ///< offsets of slots
 
     /// Prefetches the first of `rows` rows of the W by H image at `x`. A lane's window begins at
-    /// column first_column + lane * V * STRIDE. What is outside the image reads as zero.
+    /// column first_column + lane * V. What is outside the image reads as zero.
     __device__ void begin(T *slots_, const T *x, int H_, int W_, int first_row, int rows,
                           int first_column)
     {
@@ -149,7 +148,7 @@ template <typename T, int STRIDE, int COUNT, int SKEW, bool ALIGNED> struct row_
         __pipeline_wait_prior(SLOTS - 2);
         __syncwarp(); /* other lanes' copies are complete; the previous row is read, its slot free
                        */
-        const vec<T, V> *from = (const vec<T, V> *)(slots + read_at + lane * V * STRIDE);
+        const vec<T, V> *from = (const vec<T, V> *)(slots + read_at + lane * V);
 #pragma unroll
         for (int i = 0; i < VECTORS; i++) {
             const vec<T, V> some = from[i];
