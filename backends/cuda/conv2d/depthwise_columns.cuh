@@ -14,8 +14,8 @@
 /// (m - kh) / S of dy for the taps that m - kh is a multiple for, and columns likewise. At stride 1
 /// the gradient is the forward pass with the rotated kernel.
 ///
-/// Planes of short rows that are not of whole vectors go through shared memory at stride 2: a block
-/// copies some of them 16 bytes at a time, and so stores their results.
+/// Planes of short rows that are not of whole vectors go through shared memory at stride 2, by 3x3
+/// and 5x5: a block copies some of them 16 bytes at a time, and so stores their results.
 ///
 /// What is outside the image is zeros in the window. Where a weight is not finite, elements of an
 /// input gradient are computed again without them (window_sum.cuh).
@@ -348,7 +348,7 @@ static const char *plan_columns(const talc_device *device, const depthwise_pass 
     constexpr int64_t V = VECTOR_BYTES / sizeof(T);
     const int64_t planes = COLUMNS_THREADS / own.across;
     own.planes = 0;
-    if (S == 2 && p->W % V != 0 && p->OC == p->C && planes > 0 &&
+    if (S == 2 && p->KH < 7 && p->W % V != 0 && p->OC == p->C && planes > 0 &&
         planes * (p->H * p->W + p->OH * p->OW) * (int64_t)sizeof(T) <= STAGED_BYTES - 512 &&
         p->N * p->OC * own.across >= talc_cuda_state_of(device)->multiprocessors * COLUMNS_THREADS)
         own.planes = planes, own.each = own.units;
@@ -370,15 +370,15 @@ static auto columns_kernel(const talc_conv2d_problem *p, int64_t E, bool staged)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T);
     const bool odd = p->pad_left % 2 != 0;
-    if (p->direction == TALC_GRAD_INPUT && staged)
-        return odd ? &depthwise_columns<T, K, 2, 1, 1, true>
-                   : &depthwise_columns<T, K, 2, 0, 1, true>;
+    if constexpr (K < 7)
+        if (staged)
+            return p->direction == TALC_FORWARD ? E >= 2 ? &depthwise_columns<T, K, 2, -1, 2, true>
+                                                         : &depthwise_columns<T, K, 2, -1, 1, true>
+                   : odd ? &depthwise_columns<T, K, 2, 1, 1, true>
+                                                : &depthwise_columns<T, K, 2, 0, 1, true>;
     if (p->direction == TALC_GRAD_INPUT)
         return odd ? &depthwise_columns<T, K, 2, 1, 1, false>
                    : &depthwise_columns<T, K, 2, 0, 1, false>;
-    if (staged)
-        return E >= 2 ? &depthwise_columns<T, K, 2, -1, 2, true>
-                      : &depthwise_columns<T, K, 2, -1, 1, true>;
     if (p->stride_h == 2)
         return E == V   ? &depthwise_columns<T, K, 2, -1, V, false>
                : E == 2 ? &depthwise_columns<T, K, 2, -1, 2, false>

@@ -205,24 +205,29 @@ static const char *plan_weight_columns(const talc_device *device, const talc_con
     return NULL;
 }
 
-/* The kernel for weights of KH x KW, with loads of x of at most E elements, and of dy of E_DY. */
+/* The kernel for weights of KH x KW, with loads of x of at most E elements, and of dy of at most
+ * E_DY: those of layers that keep the width, or halve it at stride 2, and of rectangles and 3x3
+ * without padding. Others load one element at a time. */
 template <typename T, int KH, int KW, int S>
 static auto weight_columns_kernel(int64_t E, int64_t E_DY, int64_t left)
     -> void (*)(weight_columns_problem<T>)
 {
     constexpr int V = VECTOR_BYTES / sizeof(T), SAME = (KW - 1) / 2, SKEW = (V - SAME % V) % V;
-    if (E == V && E_DY >= 2 && left == SAME)
-        return E_DY == V ? &sum_columns<T, KH, KW, S, V, SKEW, V>
-                         : &sum_columns<T, KH, KW, S, V, SKEW, 2>;
-    if constexpr (KH != KW)
+    if (E == V && E_DY == V && left == SAME)
+        return &sum_columns<T, KH, KW, S, V, SKEW, V>;
+    if constexpr (S == 2)
+        if (E == V && E_DY == 2 && left == SAME)
+            return &sum_columns<T, KH, KW, S, V, SKEW, 2>;
+    if constexpr (KH == KW)
+        if (E >= 2 && E_DY >= 3 - S && left % 2 == SAME % 2)
+            return &sum_columns<T, KH, KW, S, 2, SAME % 2, 3 - S>;
+    if constexpr (KH == 3 && KW == 3 && S == 1)
+        if (E >= 2 && E_DY >= 2 && left == 0)
+            return &sum_columns<T, KH, KW, S, 2, 0, 2>;
+    if constexpr (KH != KW && KW > 1)
         if (E == V && E_DY >= 2 && left == 0)
-            return E_DY == V ? &sum_columns<T, KH, KW, S, V, 0, V>
-                             : &sum_columns<T, KH, KW, S, V, 0, 2>;
-    if (E >= 2 && left % 2 == SAME % 2)
-        return E_DY >= 2 ? &sum_columns<T, KH, KW, S, 2, SAME % 2, 2>
-                         : &sum_columns<T, KH, KW, S, 2, SAME % 2, 1>;
-    return E >= 2 && E_DY >= 2 ? &sum_columns<T, KH, KW, S, 2, 1 - SAME % 2, 2>
-                               : &sum_columns<T, KH, KW, S, 1, 0, 1>;
+            return &sum_columns<T, KH, KW, S, V, 0, 2>;
+    return &sum_columns<T, KH, KW, S, 1, 0, 1>;
 }
 
 template <typename T>
