@@ -112,13 +112,11 @@ struct reduce_offsets {
 template <typename T>
 constexpr int VECTOR_ELEMENTS = std::is_floating_point_v<T> ? VECTOR_WIDTH<T> : 1;
 
-/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. For integers
- * the code is kept short. */
+/* Accesses that a thread has in flight, along and across; those of 16 bytes make 64. But for single
+ * f32 the code is kept short. */
 template <typename T, int COUNT>
-constexpr int IN_FLIGHT = COUNT > 1 || !std::is_floating_point_v<T> ? 4 : 8;
-template <typename T, int COUNT>
-constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> < 8 || sizeof(T) == 8 ? IN_FLIGHT<T, COUNT>
-                                                                           : 16;
+constexpr int IN_FLIGHT = COUNT == 1 && std::is_same_v<T, float> ? 8 : 4;
+template <typename T, int COUNT> constexpr int IN_FLIGHT_ACROSS = IN_FLIGHT<T, COUNT> == 8 ? 16 : 4;
 
 /* Adds a batch of vectors, those from `i` on of `count`, element by element to as many states: four
  * at a time, as far as they go. */
@@ -211,6 +209,9 @@ static __global__ void __launch_bounds__(BLOCK, BLOCKS<State, COUNT, ACROSS>)
     }
 }
 
+/* Parts that a thread loads at a time: of long states, which take long to join, few. */
+template <typename State> constexpr int JOINED = sizeof(State) < 16 ? 8 : 2;
+
 template <typename State>
 static __global__ void __launch_bounds__(BLOCK)
     join_parts(const target<State> to, const State *partials, int width, int64_t parts)
@@ -222,7 +223,7 @@ static __global__ void __launch_bounds__(BLOCK)
         const bool real = first + column < to.outputs;
         const int64_t output = real ? first + column : first;
         State state[1];
-#pragma unroll 8
+#pragma unroll(JOINED <State>)
         for (int64_t part = row; part < parts; part += rows)
             state[0].join(partials[part * to.outputs + output]);
         join_rows(state, width, shared);
