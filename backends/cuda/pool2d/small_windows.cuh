@@ -1,5 +1,5 @@
-/// Small square windows that overlap or touch: 2x2 with stride 2, 3x3, 4x4 and 5x5 with stride 1,
-/// 3x3 with stride 2. Private to backends/cuda/pool2d.
+/// Small square windows that overlap or touch: 2x2 with stride 2, 3x3 and 5x5 with stride 1, 3x3
+/// with stride 2. Private to backends/cuda/pool2d.
 ///
 /// A block copies a tile into shared memory, some rows of an image with their halo or some whole
 /// images, which are contiguous in device memory. A thread computes some outputs one below the
@@ -193,8 +193,8 @@ struct tiled_algorithm {
         if (p->dtype != TALC_F32)
             return "the data is not f32";
         if (!is_square(p, 2, 2) && !is_square(p, 3, 1) && !is_square(p, 3, 2) &&
-            !is_square(p, 4, 1) && !is_square(p, 5, 1))
-            return "only 2x2 with stride 2, 3x3 with stride 1 or 2, 4x4 and 5x5 with stride 1";
+            !is_square(p, 5, 1))
+            return "only 2x2 with stride 2, 3x3 with stride 1 or 2, and 5x5 with stride 1";
         if (!is_narrow(p))
             return "an image has more than 2^29 elements";
         return tile_plan::fits(p) ? NULL : "the rows of a window do not fit shared memory";
@@ -207,7 +207,6 @@ struct tiled_algorithm {
         if constexpr (std::is_same_v<T, float>) {
             using S = State<T, int>;
             const auto kernel = p->KH == 2                       ? pool_tiled<S, T, 2, 2>
-                                : p->KH == 4                     ? pool_tiled<S, T, 4, 1>
                                 : p->KH == 5                     ? pool_tiled<S, T, 5, 1>
                                 : p->KH == 3 && p->stride_h == 2 ? pool_tiled<S, T, 3, 2>
                                                                  : pool_tiled<S, T, 3, 1>;
