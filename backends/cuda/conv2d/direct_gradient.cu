@@ -219,7 +219,13 @@ static talc_status run_one_by_one(talc_device *device, const talc_conv2d_problem
     return talc_cuda_launched(device, input ? "conv2d" : "conv2d.grad_weight");
 }
 
-TALC_CUDA_FORM_ROTATED(direct_textbook, NULL, plan_no_weights, run_no_weights)
+TALC_CUDA_FORM(direct_textbook_gradient,
+               p->direction == TALC_GRAD_WEIGHT
+                   ? "it has no weight gradient"
+                   : talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_direct_textbook_plan, device, p,
+                                                   limit, plan),
+               talc_cuda_conv2d_rotated_run(talc_cuda_conv2d_direct_textbook_run, device, p, plan,
+                                            a))
 TALC_CUDA_FORM_F32(direct_phases_gradient, plan_phases(device, p, plan),
                    phases_run<T>(device, p, own_plan<phases_plan>(plan), a))
 TALC_CUDA_FORM_F32(direct_registers_gradient, plan_weights(device, p, limit, plan),

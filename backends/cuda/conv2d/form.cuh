@@ -46,45 +46,21 @@
 /// Of a form for f32 alone.
 #define TALC_CUDA_FORM_F32(name, ...) TALC_CUDA_FORM_OF(with_f32, name, __VA_ARGS__)
 
-/// The gradients of an algorithm whose input gradient is its forward direction with the rotated
-/// kernel (input_gradient.h), with the functions of its weight gradient, which take the types of
-/// the op. `why` refuses both.
-#define TALC_CUDA_FORM_ROTATED(name, why, weight_plan, weight_run)                                 \
-    TALC_CUDA_FORM_PLAN(name##_gradient)                                                           \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const char *refusal = why;                                                                 \
-        return refusal != NULL ? refusal                                                           \
-               : p->direction == TALC_GRAD_WEIGHT                                                  \
-                   ? weight_plan(device, p, limit, plan)                                           \
-                   : talc_cuda_conv2d_rotated_plan(talc_cuda_conv2d_##name##_plan, device, p,      \
-                                                   limit, plan);                                   \
-    }                                                                                              \
-    TALC_CUDA_FORM_RUN(name##_gradient)                                                            \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        const talc_conv2d_arguments *a = (const talc_conv2d_arguments *)arguments;                 \
-        return p->direction == TALC_GRAD_WEIGHT                                                    \
-                   ? weight_run(device, p, plan, a)                                                \
-                   : talc_cuda_conv2d_rotated_run(talc_cuda_conv2d_##name##_run, device, p, plan,  \
-                                                  a);                                              \
-    }
+/// The functions of an algorithm without a weight gradient. plan_of<Form> and run<Form> are the
+/// forward direction, which also computes the input gradient (input_gradient.h).
+#define TALC_CUDA_FORM_WITH_PHASES(name, Form)                                                     \
+    TALC_CUDA_FORM_F32(name, plan_of<Form>(device, p, limit, plan), run<Form>(device, p, plan, a)) \
+    TALC_CUDA_FORM_F32(name##_gradient,                                                            \
+                       p->direction == TALC_GRAD_WEIGHT                                            \
+                           ? "it has no weight gradient"                                           \
+                           : talc_cuda_conv2d_phases_plan(talc_cuda_conv2d_##name##_plan, device,  \
+                                                          p, limit, plan),                         \
+                       talc_cuda_conv2d_phases_run(talc_cuda_conv2d_##name##_plan,                 \
+                                                   talc_cuda_conv2d_##name##_run, device, p, plan, \
+                                                   a))
 
 namespace talc
 {
-
-/// For weight_plan and weight_run where there is no weight gradient.
-inline const char *plan_no_weights(const talc_device *, const talc_conv2d_problem *, size_t,
-                                   talc_plan *)
-{
-    return "it has no weight gradient";
-}
-
-inline talc_status run_no_weights(talc_device *, const talc_conv2d_problem *, const talc_plan *,
-                                  const talc_conv2d_arguments *)
-{
-    return TALC_UNSUPPORTED; /* no plan leads here */
-}
 
 /// What an algorithm keeps of its plan, for its run.
 template <typename Own> const Own &own_plan(const talc_plan *plan)

@@ -21,8 +21,7 @@
 /// high, high * low and low * high. Tensor cores truncate, so it adds their sums to f32 registers
 /// every 32 products. TF32 takes the high parts alone. A sum is recomputed by FFMA where elements
 /// at the ends of the range of f32 may have corrupted it, or where it is NaN.
-#include "backends/cuda/conv2d/algorithms.h"
-#include "backends/cuda/conv2d/input_gradient.h"
+#include "backends/cuda/conv2d/form.cuh"
 #include "backends/cuda/device/counter.h"
 #include "backends/cuda/device/estimate.h"
 #include "backends/cuda/gemm/costs.h"

@@ -61,37 +61,6 @@ talc_status talc_cuda_conv2d_weight_run(int products, talc_device *device,
                                         const talc_conv2d_problem *problem, const talc_plan *plan,
                                         const talc_conv2d_arguments *arguments);
 
-/// The functions of an algorithm without a weight gradient. plan_of<Form> and run<Form> are the
-/// forward direction, which also computes the input gradient.
-#define TALC_CUDA_FORM_WITH_PHASES(name, Form)                                                     \
-    const char *talc_cuda_conv2d_##name##_plan(const talc_device *device, const void *problem,     \
-                                               size_t limit, talc_plan *plan)                      \
-    {                                                                                              \
-        return plan_of<Form>(device, (const talc_conv2d_problem *)problem, limit, plan);           \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_##name##_run(talc_device *device, const void *problem,            \
-                                              const talc_plan *plan, const void *arguments)        \
-    {                                                                                              \
-        return run<Form>(device, (const talc_conv2d_problem *)problem, plan,                       \
-                         (const talc_conv2d_arguments *)arguments);                                \
-    }                                                                                              \
-    const char *talc_cuda_conv2d_##name##_gradient_plan(                                           \
-        const talc_device *device, const void *problem, size_t limit, talc_plan *plan)             \
-    {                                                                                              \
-        const talc_conv2d_problem *p = (const talc_conv2d_problem *)problem;                       \
-        if (p->direction == TALC_GRAD_WEIGHT)                                                      \
-            return "it has no weight gradient";                                                    \
-        return talc_cuda_conv2d_phases_plan(talc_cuda_conv2d_##name##_plan, device, p, limit,      \
-                                            plan);                                                 \
-    }                                                                                              \
-    talc_status talc_cuda_conv2d_##name##_gradient_run(                                            \
-        talc_device *device, const void *problem, const talc_plan *plan, const void *arguments)    \
-    {                                                                                              \
-        return talc_cuda_conv2d_phases_run(                                                        \
-            talc_cuda_conv2d_##name##_plan, talc_cuda_conv2d_##name##_run, device,                 \
-            (const talc_conv2d_problem *)problem, plan, (const talc_conv2d_arguments *)arguments); \
-    }
-
 TALC_END_DECLARATIONS
 
 #endif
