@@ -247,9 +247,6 @@ static talc_status run_gather(talc_device *device, const talc_gather_problem *p,
                               const talc_gather_arguments *a)
 {
     const char *const op = names[p->function];
-    const talc_status status = talc_cuda_enter(device, op);
-    if (status != TALC_OK)
-        return status;
     if (p->direction == TALC_GRAD_INPUT)
         return with_float(p->dtype, [&](auto element) {
             return launch_gradient<typename decltype(element)::type>(device, p, a);

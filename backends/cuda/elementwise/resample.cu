@@ -252,9 +252,6 @@ static talc_status move_elements(talc_device *device, const talc_resample_proble
 static talc_status run_resample(talc_device *device, const talc_resample_problem *p,
                                 const talc_plan *, const talc_resample_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "resample");
-    if (status != TALC_OK)
-        return status;
     const bool forward = p->direction == TALC_FORWARD;
     const talc_resample_kind kind = kind_of(p);
     if (forward && kind < TALC_RESAMPLE_LINEAR) {

@@ -241,9 +241,6 @@ static talc_status launch(talc_device *device, const talc_update_problem *p,
 static talc_status run_update(talc_device *device, const talc_update_problem *p, const talc_plan *,
                               const talc_update_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "update");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         return launch<typename decltype(element)::type>(device, p, a);
     });

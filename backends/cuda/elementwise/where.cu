@@ -55,9 +55,6 @@ static void launch(talc_device *device, const talc_where_problem *p,
 static talc_status run_where(talc_device *device, const talc_where_problem *p, const talc_plan *,
                              const talc_where_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "where");
-    if (status != TALC_OK)
-        return status;
     return with_element(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         static_assert(sizeof(unsigned_of<T>) == sizeof(T), "an integer of the size");

@@ -174,9 +174,6 @@ const char *talc_cuda_matmul_dot_plan(const talc_device *, const talc_matmul_pro
 talc_status talc_cuda_matmul_dot_run(talc_device *device, const talc_matmul_problem *p,
                                      const talc_plan *, const talc_matmul_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         if (p->M == 1)
@@ -293,9 +290,7 @@ template <bool TF32>
 static talc_status cublas_run(talc_device *device, const talc_matmul_problem *p, const talc_plan *,
                               const talc_matmul_arguments *arguments)
 {
-    talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
+    talc_status status = TALC_OK;
     if (p->K > 0)
         status = cublas_products(device, p, TF32, arguments);
     else
@@ -455,9 +450,6 @@ const char *talc_cuda_matmul_tiles_plan(const talc_device *, const talc_matmul_p
 talc_status talc_cuda_matmul_tiles_run(talc_device *device, const talc_matmul_problem *p,
                                        const talc_plan *, const talc_matmul_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         direct<typename decltype(element)::type>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");
@@ -480,9 +472,6 @@ talc_status talc_cuda_matmul_small_tiles_run(talc_device *device, const talc_mat
                                              const talc_plan *,
                                              const talc_matmul_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
     return with_f32(p->dtype, [&](auto element) {
         small_tiles<typename decltype(element)::type>(device, p, arguments);
         return talc_cuda_launched(device, "matmul");

@@ -556,9 +556,6 @@ talc_status talc_cuda_matmul_split_on_load_run(talc_device *device, const talc_m
                                                const talc_plan *plan,
                                                const talc_matmul_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
     const split_plan &w = *(const split_plan *)talc_plan_data(plan);
     const split_layout l = layout_of(p, w);
     const side s = side_of(p, w.streams_b, arguments), o = side_of(p, !w.streams_b, arguments);

@@ -438,9 +438,6 @@ talc_status talc_cuda_matmul_tensor_cores_run(talc_device *device, const talc_ma
                                               const talc_plan *plan,
                                               const talc_matmul_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "matmul");
-    if (status != TALC_OK)
-        return status;
     const product_plan &w = *(const product_plan *)talc_plan_data(plan);
     const product_layout l = layout_of(p, w);
     const matrices a_matrices(p, p->a_strides), b_matrices(p, p->b_strides);

@@ -406,9 +406,6 @@ template <bool PARTS>
 static talc_status run(talc_device *device, const talc_batch_norm2d_problem *p, const talc_plan *,
                        const talc_batch_norm2d_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "batch_norm2d");
-    if (status != TALC_OK)
-        return status;
     if (p->direction != TALC_FORWARD)
         return talc_cuda_norm_gradient(device, p, arguments, PARTS);
     return with_float(p->dtype, [&](auto element) {

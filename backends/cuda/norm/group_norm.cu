@@ -577,9 +577,6 @@ static const char *plan_rows(const talc_device *, const talc_group_norm_problem 
 static talc_status run_rows(talc_device *device, const talc_group_norm_problem *p,
                             const talc_plan *, const talc_group_norm_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "group_norm");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         const rows_plan<T> plan = plan_of<T>(p, a);

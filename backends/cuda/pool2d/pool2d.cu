@@ -58,9 +58,6 @@ template <typename Algorithm>
 static talc_status run(talc_device *device, const talc_pool2d_problem *problem, const talc_plan *,
                        const talc_pool2d_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "pool2d");
-    if (status != TALC_OK)
-        return status;
     const talc_pool2d_problem p = without_adaptive(*problem);
     return with_float(p.dtype, [&](auto element) {
         using T = typename decltype(element)::type;

@@ -1,9 +1,17 @@
 /// Algorithms of typed functions: a plan of (device, problem, limit, plan) and a run of (device,
-/// problem, plan, arguments), of the op's own types. Private to backends/cuda.
+/// problem, plan, arguments), of the op's own types. A run finds the device entered. Private to
+/// backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
 #define TALC_BACKENDS_CUDA_PRIMITIVES_ALGORITHM_CUH
 
+#include "backends/cuda/cuda.h"
 #include "ops/algorithm.h"
+
+/// What an op is called where its device fails, by its arguments.
+template <typename Arguments> constexpr const char *TALC_CUDA_NAME = nullptr;
+#define TALC_OP(name, ...)                                                                         \
+    template <> inline constexpr const char *TALC_CUDA_NAME<struct talc_##name##_arguments> = #name;
+#include "ops/ops.def"
 
 template <typename Problem>
 using talc_cuda_plan = const char *(*)(const talc_device *, const Problem *, size_t, talc_plan *);
@@ -22,8 +30,10 @@ template <typename Problem, typename Arguments>
 talc_status talc_cuda_call_run(talc_cuda_run<Problem, Arguments> run, talc_device *device,
                                const void *problem, const talc_plan *planned, const void *arguments)
 {
-    return run(device, static_cast<const Problem *>(problem), planned,
-               static_cast<const Arguments *>(arguments));
+    const talc_status status = talc_cuda_enter(device, TALC_CUDA_NAME<Arguments>);
+    return status != TALC_OK ? status
+                             : run(device, static_cast<const Problem *>(problem), planned,
+                                   static_cast<const Arguments *>(arguments));
 }
 
 template <auto PLAN>

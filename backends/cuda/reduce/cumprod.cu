@@ -204,9 +204,6 @@ talc_status run(talc_device *device, const talc_cumprod_problem *p, const talc_p
 talc_status run_cumprod(talc_device *device, const talc_cumprod_problem *p, const talc_plan *plan,
                         const talc_cumprod_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "cumprod");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         return run<typename decltype(element)::type>(device, p, plan, a);
     });

@@ -127,9 +127,6 @@ talc_status launch(talc_device *device, const talc_cumsum_problem *p,
 talc_status run_cumsum(talc_device *device, const talc_cumsum_problem *p, const talc_plan *,
                        const talc_cumsum_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "cumsum");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto element) {
         return launch<typename decltype(element)::type>(device, p, a);
     });

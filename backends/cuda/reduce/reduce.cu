@@ -390,9 +390,6 @@ template <bool PARTS>
 static talc_status run(talc_device *device, const talc_reduce_problem *p, const talc_plan *,
                        const talc_reduce_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "reduce");
-    if (status != TALC_OK)
-        return status;
     return with_element(p->dtype, [&](auto element) {
         using T = typename decltype(element)::type;
         reduce<std::conditional_t<std::is_floating_point_v<T>, T, int64_t>>(device, p, arguments,

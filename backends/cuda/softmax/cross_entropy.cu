@@ -248,9 +248,6 @@ static const char *plan_rows(const talc_device *device, const talc_cross_entropy
 static talc_status run(talc_device *device, const talc_cross_entropy_problem *problem,
                        const talc_plan *, const talc_cross_entropy_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "cross_entropy");
-    if (status != TALC_OK)
-        return status;
     const bool forward = problem->direction == TALC_FORWARD;
     talc_cuda_fault *fault = forward ? talc_cuda_fault_of(device, "cross_entropy") : NULL;
     if (forward && fault == NULL)

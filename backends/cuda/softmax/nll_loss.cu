@@ -100,9 +100,6 @@ void launch(talc_device *device, const talc_nll_loss_problem *p, const talc_nll_
 static talc_status run(talc_device *device, const talc_nll_loss_problem *problem, const talc_plan *,
                        const talc_nll_loss_arguments *arguments)
 {
-    const talc_status status = talc_cuda_enter(device, "nll_loss");
-    if (status != TALC_OK)
-        return status;
     talc_cuda_fault *fault = talc_cuda_fault_of(device, "nll_loss");
     if (fault == NULL)
         return TALC_NO_MEMORY; /* whose failure stands */

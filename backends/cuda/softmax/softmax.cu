@@ -280,9 +280,6 @@ template <softmax_algorithm ALGORITHM>
 static talc_status run(talc_device *device, const talc_softmax_problem *p, const talc_plan *,
                        const talc_softmax_arguments *a)
 {
-    const talc_status status = talc_cuda_enter(device, "softmax");
-    if (status != TALC_OK)
-        return status;
     return with_float(p->dtype, [&](auto type) {
         using T = typename decltype(type)::type;
         if constexpr (ALGORITHM == IN_WARP)
