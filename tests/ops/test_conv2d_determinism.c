@@ -182,6 +182,49 @@ Test(conv2d_determinism, threads_do_not_reach_gradients_of_infinite_weights)
     talc_set_threads(before);
 }
 
+/* A sum of two NaN is either, as the compiler orders it in a tile, and threads decide what tiles
+ * there are. Of every ten elements of x one is NaN, one -NaN and one infinite. */
+static void expect_bits_of_nan(uint64_t seed)
+{
+    static const double odd[] = { NAN, -NAN, INFINITY };
+    static const int threads[] = { 2, 3, 5, 16 };
+    const int before = talc_threads();
+    const talc_conv2d_problem problem = conv2d_random_problem(seed);
+    const talc_conv2d_explanation e = conv2d_explanation(cpu_device(), &problem);
+    owned_conv2d_data data = conv2d_data_new(&problem, TALC_CHECK_RANDOM, seed);
+    for (int64_t j = 0; j < data.x_count; j++)
+        data.x[j] = j * 7919 % 10 < 3 ? odd[j * 7919 % 10] : data.x[j];
+    for (int64_t j = 0; j < data.w_count; j++)
+        data.w[j] = j * 104729 % 11 < 2 ? odd[j * 104729 % 11] : data.w[j];
+    for (int j = 0; j < e.decision.count; j++) {
+        if (e.decision.candidates[j].refused)
+            continue;
+        talc_set_threads(1);
+        owned_double *expected = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
+        for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+            talc_set_threads(threads[i]);
+            owned_double *y = conv2d_values(cpu_device(), &data, e.decision.candidates[j].title);
+            cr_expect(first_difference(y, expected, data.y_count) < 0, "%s, seed %d, %d threads",
+                      e.decision.candidates[j].title, (int)seed, threads[i]);
+        }
+    }
+    talc_set_threads(before);
+}
+
+Test(conv2d_determinism, threads_do_not_reach_bits_of_nan)
+{
+    static const uint64_t seeds[] = { 68, 135, 282, 355, 384 };
+    for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++)
+        expect_bits_of_nan(seeds[i]);
+}
+
+Test(conv2d_determinism, threads_do_not_reach_bits_of_nan_of_portable_kernels)
+{
+    setenv("TALC_CPU", "portable", 1);
+    for (uint64_t seed = 0; seed < 32; seed++)
+        expect_bits_of_nan(seed);
+}
+
 /* Some sums are -0 that would be 0 with the zeros that taps around the image read. */
 Test(conv2d_determinism, a_small_workspace_has_the_same_zeros)
 {

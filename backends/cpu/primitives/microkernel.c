@@ -85,6 +85,13 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         return LEAST_##suffix(zero + high, held);                                                  \
     }                                                                                              \
                                                                                                    \
+    /* Of two NaN the sum is the first in one tile and the second in another, as the compiler \
+     * orders them; so all are the same one. */    \
+    TALC_ALWAYS_INLINE vector_##suffix one_nan_##suffix(vector_##suffix x)                         \
+    {                                                                                              \
+        return (vector_##suffix)((__typeof__(x != x))x | (x != x));                                \
+    }                                                                                              \
+                                                                                                   \
     TALC_ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows,                       \
                                           const talc_cpu_tile *t)                                  \
     {                                                                                              \
@@ -142,7 +149,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         {                                                                                          \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
-                ((stored_##suffix *)(y + i * t->y_step))[v] = sums[i][v];                          \
+                ((stored_##suffix *)(y + i * t->y_step))[v] = one_nan_##suffix(sums[i][v]);        \
             }                                                                                      \
         }                                                                                          \
     }
