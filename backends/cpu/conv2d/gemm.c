@@ -838,7 +838,9 @@ static void gemm_task(void *context, int64_t task, int worker)
             const talc_range of = panel_at(g, &b, panel);
             const int64_t first = of.lo, count = of.hi - of.lo;
             const int64_t made = b.made + first;
-            talc_cpu_tile tile = { .terms = c->terms, .add = from > 0 };
+            talc_cpu_tile tile = { .terms = c->terms,
+                                   .add = from > 0,
+                                   .next = plan->gathered ? 0 : plan->channel };
             /* Sums of ranges of taps get + 0, so that -0 does not depend on the range. */
             static const double zeros[TALC_CPU_ROWS];
             const bool ends =

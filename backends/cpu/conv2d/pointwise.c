@@ -147,6 +147,7 @@ static void set_rows(const product_context *c, const product_block *b, talc_rang
     const int64_t step = c->row.step * (int64_t)talc_dtype_size(c->problem->dtype);
     tile->count = b->count;
     tile->terms = c->terms;
+    tile->next = 0;
     tile->add = b->add;
     tile->ends = false;
     for (int64_t i = rows.lo; i < rows.hi; i++)

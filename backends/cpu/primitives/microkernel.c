@@ -96,6 +96,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
                                           const talc_cpu_tile *t)                                  \
     {                                                                                              \
         const T *w[ROWS], *x[TALC_CPU_VECTORS];                                                    \
+        const T *next = (const T *)t->x[0] + t->next;                                              \
         T *y = t->y;                                                                               \
         vector_##suffix sums[ROWS][TALC_CPU_VECTORS], b[TALC_CPU_VECTORS];                         \
         EACH(v, vectors)                                                                           \
@@ -123,6 +124,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         for (const talc_cpu_term *term = t->terms; term < end; term++) {                           \
             const int64_t at = term->w, from = term->x;                                            \
             READ_AGAIN();                                                                          \
+            __builtin_prefetch(next + from);                                                       \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
                 b[v] = *(const stored_##suffix *)(x[v] + from);                                    \

@@ -37,6 +37,7 @@ typedef struct talc_cpu_tile {
     const talc_cpu_term *terms;
     const void *w[TALC_CPU_ROWS];
     const void *x[TALC_CPU_VECTORS];
+    int64_t next; ///< elements from those of x[0] to what is fetched into the L1 cache beside them
     void *y;
     int64_t y_step; ///< elements from a row of y to the next
     bool add, ends;
