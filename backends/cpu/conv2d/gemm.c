@@ -267,8 +267,7 @@ static void add_sizes(const talc_cpu_gemm *g, size_t capacity, size_t limit,
                                   : talc_smaller(plan->made, kernels->rows[TALC_CPU_VECTORS]));
     plan->direct = !plan->gathered && plan->folds == 1 && phases_of(g) == 1 &&
                    plan->summed == g->summed && plan->columns == g->w.outputs &&
-                   plan->columns % kernels->lanes == 0 &&
-                   plan->columns >= TALC_CPU_VECTORS * kernels->lanes;
+                   plan->columns % kernels->lanes == 0;
     const int64_t one = one_of(g, plan);
     const size_t shared = (size_t)shared_of(g, plan);
     plan->shared_bytes = 0;
@@ -425,14 +424,12 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
     return rest == 4 * lanes ? 2 * lanes : talc_smaller(rest, TALC_CPU_VECTORS * lanes);
 }
 
-/* Where the tiles from sum `at` on end: of tiles that go to y itself, with its rows,
- * else with a group of columns that has more than one vector. */
+/* Where the tiles from sum `at` on end: of tiles that go to y itself, with its plane, else with a
+ * group of columns that has more than one vector. */
 static inline int64_t end_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                              const sums_layout *layout, int64_t at)
 {
-    if (plan->direct)
-        return at - at % layout->row + layout->row;
-    return plan->folds > 1 && layout->image > g->kernels->lanes
+    return plan->direct || (plan->folds > 1 && layout->image > g->kernels->lanes)
                ? at - at % layout->image + layout->image
                : layout->all;
 }
@@ -505,18 +502,18 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t mad
     const int64_t skipped = plan->halo_tile.image - plan->folds * apart; /* from image to image */
     for (int64_t at = 0, width; at < layout.all; at += width, sums += width * count * size) {
         width = width_at(g, plan, &layout, at);
-        const int64_t row = at % layout.image / layout.row, column = at % layout.row;
         for (int64_t v = 0; v * lanes < width; v++) {
-            const int64_t vector = at + v * lanes;
-            const int64_t in =
-                plan->direct ? row * plan->halo_tile.w.size + column + v * lanes : vector % each;
+            const int64_t vector = at + v * lanes, of_image = vector % each;
+            const int64_t in = plan->direct ? of_image / layout.row * plan->halo_tile.w.size +
+                                                  of_image % layout.row
+                                            : of_image;
             const int64_t further = plan->folds > 1 ? vector / each / plan->folds * skipped : 0;
             tile->x[v] = halo_tile + (vector / each * apart + further + in) * size;
         }
         tile->y = sums;
         tile->y_step = width;
         if (plan->direct) {
-            tile->y = y_at(c, b, b->n + at / layout.image, made, b->row + row) + column * size;
+            tile->y = y_at(c, b, b->n + at / layout.image, made, b->row) + at % layout.image * size;
             tile->y_step = g->H * g->W;
         }
         if (ranged)
@@ -949,7 +946,7 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
     const int64_t full = TALC_CPU_VECTORS * kernels->lanes;
     const int64_t parts = plan->images * plan->folds;
     const int64_t tiles = plan->direct
-                              ? plan->images * plan->rows * talc_ceil_div(plan->columns, full)
+                              ? plan->images * talc_ceil_div(plan->rows * plan->columns, full)
                           : plan->folds > 1 ? parts * talc_ceil_div(all / parts, full)
                                             : talc_ceil_div(all, full) + 1;
     *map = (talc_owner_map){
