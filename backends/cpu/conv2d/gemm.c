@@ -20,9 +20,11 @@
  * of each phase where sums of several are kept. Blocks become smaller, in outputs or in the planes
  * that they make, whichever costs less, while the last of the threads ends sooner, and there are
  * fewer than TASKS for each. Blocks of planes share the halo tiles where filling one for each would
- * cost more than 1/FILLS of the products, if these take no more than SHARED such caches. Gathering
- * a row takes as long as ROW_PRODUCTS multiplications of vectors, and one for two columns; a task
- * TASK_PRODUCTS, and waking a thread WAKING. */
+ * cost more than 1/FILLS of the products, if these take no more than SHARED such caches. Filling
+ * a row takes as long as ROW_PRODUCTS multiplications of vectors, and one for two columns, and
+ * gathering it GATHERS times that; beginning and ending a tile TILE_PRODUCTS, a task
+ * TASK_PRODUCTS, and waking a thread WAKING. Products with more than one slot take 1/SLOT_PRODUCTS
+ * longer. */
 enum {
     COLUMNS = 512,
     MIN_COLUMNS = 64,
@@ -36,6 +38,9 @@ enum {
     LINE = 16,         /* elements of a cache line of f32 */
     GATHERED_STEP = 8, /* elements, of which rows are gathered */
     ROW_PRODUCTS = 2,
+    GATHERS = 2,
+    TILE_PRODUCTS = 200,
+    SLOT_PRODUCTS = 16,
     TASK_PRODUCTS = 2000,
     WAKING = 400,
     FOLDED = 8,  /* columns of a group at least */
@@ -230,10 +235,17 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool room
     const int64_t shared = shared_of(g, plan);
     const int64_t bytes = plan->channel * (int64_t)talc_dtype_size(g->dtype);
     /* What is gathered and shared comes from other cores, once for each panel of a few planes. */
-    const int64_t products = (shared > 0 ? g->made : plan->made) * taps_of(g);
+    const int64_t planes = shared > 0 ? g->made : plan->made, products = planes * taps_of(g);
     const int64_t loads = shared > 0 ? used * products / 2 : 0;
-    plan->gathered = roomy && plan->folds == 1 && bytes <= g->cache_bytes / CACHE_SHARE &&
-                     (all - used) * products > lanes * filling_of(g, plan) + loads;
+    /* Tiles of fewer channels are more; the slots of a stride are in more cache lines. */
+    const int64_t tiles = used * planes / (TALC_CPU_VECTORS * g->kernels->rows[TALC_CPU_VECTORS]);
+    const int64_t slots = plan->halo_tile.h.count * plan->halo_tile.w.count;
+    const int64_t lines = slots > 1 ? used * products / SLOT_PRODUCTS : 0;
+    const int64_t capacity = g->cache_bytes / CACHE_SHARE;
+    plan->gathered =
+        roomy && plan->folds == 1 && bytes <= capacity &&
+        (all - used) * products + lines > GATHERS * lanes * filling_of(g, plan) +
+                                              tiles * TILE_PRODUCTS * bytes / capacity + loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
 }
