@@ -31,7 +31,11 @@
 
 #include <string.h>
 
-enum { LINE = 48 /* bytes, of which panels are multiples */, ROUND = 128 /* terms */ };
+enum {
+    LINE = 48 /* bytes, of which panels are multiples */,
+    ROUND = 128 /* terms */,
+    PACKED = 8 /* panels */
+};
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
  * group that begin `plane` elements from the ones before, of a group alone for w. */
@@ -77,17 +81,18 @@ static int64_t tasks_of(const talc_conv2d_problem *p, const pointwise_plan *plan
 
 // ---- Panels -------------------------------------------------------------------------------------
 
-/* Terms 0 .. count - 1 of `columns` columns to a panel of `width`. Columns that there are not are
- * zeros. */
+/* Terms 0 .. count - 1 of `columns` columns to panels of `width`. Whole panels may be several, as a
+ * term of one is few bytes far from the next. Columns that there are not are zeros. */
 #define PACK(constant, suffix, T, A)                                                               \
     TALC_TARGET_CLONES                                                                             \
     static void pack_##suffix(const T *from, int64_t step, int64_t term, int64_t columns,          \
                               int64_t count, int64_t width, T *to)                                 \
     {                                                                                              \
-        if (step == 1 && columns == width) {                                                       \
+        if (step == 1 && columns % width == 0) {                                                   \
             for (int64_t k = 0; k < count; k++, from += term, to += width)                         \
-                for (int64_t j = 0; j < width; j += LINE / (int64_t)sizeof(T))                     \
-                    memcpy(to + j, from + j, LINE);                                                \
+                for (int64_t i = 0; i < columns; i += width)                                       \
+                    for (int64_t j = 0; j < width; j += LINE / (int64_t)sizeof(T))                 \
+                        memcpy(to + i * count + j, from + i + j, LINE);                            \
             return;                                                                                \
         }                                                                                          \
         if (columns < width)                                                                       \
@@ -100,12 +105,13 @@ static int64_t tasks_of(const talc_conv2d_problem *p, const pointwise_plan *plan
 
 TALC_CPU_FLOATS(PACK)
 
-/* The panel whose first column and term are element `at` of the factor. */
-static void pack(const product_context *c, int64_t panel, int64_t at, int64_t count, void *to)
+/* The panels whose first column and term are element `at` of the factor. */
+static void pack(const product_context *c, talc_range panels, int64_t at, int64_t count, void *to)
 {
     const talc_dtype dtype = c->problem->dtype;
     const int64_t width = width_of(dtype);
-    const int64_t columns = column_at(c->plan, width, panel + 1) - column_at(c->plan, width, panel);
+    const int64_t columns =
+        column_at(c->plan, width, panels.hi) - column_at(c->plan, width, panels.lo);
     const void *from = talc_cpu_at(dtype, c->column.at, at);
     TALC_CPU_CALL(dtype, pack, (from, c->column.step, c->column.term, columns, count, width, to));
 }
@@ -119,8 +125,9 @@ static void pack_task(void *context, int64_t task, int worker)
     const int64_t width = width_of(c->problem->dtype);
     const int64_t panel = task % plan->panels, g = task / plan->panels;
     const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype);
-    pack(c, panel, g * c->column.plane + column_at(plan, width, panel) * c->column.step,
-         plan->terms, c->packed + task * plan->terms * width * size);
+    pack(c, (talc_range){ panel, panel + 1 },
+         g * c->column.plane + column_at(plan, width, panel) * c->column.step, plan->terms,
+         c->packed + task * plan->terms * width * size);
 }
 
 // ---- One task -----------------------------------------------------------------------------------
@@ -309,9 +316,14 @@ static void find_columns(const product_context *c, product_block *b, int64_t pla
     b->packed = own;
     if (key >= 0 && *packed_key == key)
         return;
-    for (int64_t i = b->panels.lo; i < b->panels.hi; i++)
-        pack(c, i, from + column_at(plan, width, i) * c->column.step, b->count,
+    /* Of all panels but the last two the columns are known to be `width`. */
+    for (int64_t i = b->panels.lo, end; i < b->panels.hi; i = end) {
+        const int64_t whole =
+            c->column.step == 1 ? talc_smaller(b->panels.hi, plan->panels - 2) : 0;
+        end = talc_between(whole, i + 1, i + PACKED);
+        pack(c, (talc_range){ i, end }, from + column_at(plan, width, i) * c->column.step, b->count,
              own + (i - b->panels.lo) * b->apart);
+    }
     *packed_key = key;
 }
 
