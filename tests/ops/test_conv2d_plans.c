@@ -523,6 +523,18 @@ Test(conv2d_plans, packed_weights_of_other_images)
     }
 }
 
+/* row_taps has the taps of a kernel as short. */
+Test(conv2d_plans, dx_at_a_stride_refuses_kernels_of_too_many_taps)
+{
+    static const char *const few = "n4c16h192w192o64k181x181s16x16_dx",
+                             *const many = "n4c16h192w192o64k182x182s16x16_dx";
+    state =
+        (talc_cuda_state){ .multiprocessors = 132, .capability = 90, .block_shared = 227 << 10 };
+    const talc_conv2d_problem takes = problem_of(few), refuses = problem_of(many);
+    cr_assert_gt(plan_by("implicit_gemm", &takes, (size_t)1 << 30).seconds, 0);
+    cr_assert_eq(plan_by("implicit_gemm", &refuses, (size_t)1 << 30).seconds, 0);
+}
+
 /* Layers of networks whose fastest strict algorithm, measured on an H200, leads the next by 1.2
  * times or more. Estimates have to tell so much apart. */
 Test(conv2d_plans, what_is_fastest_by_far_is_chosen)

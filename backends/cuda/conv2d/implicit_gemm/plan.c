@@ -199,7 +199,8 @@ bool talc_gemm_layout_of(const talc_conv2d_problem *given, talc_gemm_layout *g)
     const int64_t group_in = p->C / p->groups;
     if (p->H * p->W > MAX_EXTENT * 512 || p->OH * p->OW > INT_MAX / 32 ||
         (p->KH - 1) * p->dilation_h > MAX_EXTENT || (p->KW - 1) * p->dilation_w > MAX_EXTENT ||
-        p->KH * p->KW > TALC_GEMM_MAX_STEPS || group_in * p->KH * p->KW > MAX_EXTENT * 1024)
+        p->KH * p->KW > TALC_GEMM_MAX_STEPS || group_in * p->KH * p->KW > MAX_EXTENT * 1024 ||
+        given->KH * given->KW > SHRT_MAX) /* weights.cuh, row_taps */
         return false;
     *g = (talc_gemm_layout){ .N = (int)p->N };
     g->C = (int)p->C, g->H = (int)p->H, g->W = (int)p->W, g->OC = (int)p->OC;
@@ -569,10 +570,14 @@ static void try_splits(talc_gemm_layout *g, const talc_gemm_form *form,
         return;
     const int max_splits = g->carry || g->tiles > 2 * gpu.multiprocessors ? 1 : g->k_tiles;
     for (int splits = 1; splits <= max_splits; splits++) {
+        const int before = tried.split_k_tiles;
         tried.split_k_tiles = (int)talc_ceil_div(g->k_tiles, splits);
-        if (tried.split_k_tiles % g->bands != 0)
+        if (tried.split_k_tiles % g->bands != 0 || tried.split_k_tiles == before)
             continue;
         set_splits(g, tried.split_k_tiles);
+        /* An estimate of dx looks at every channel tile. */
+        if (g->interleaves && splits > 1 && g->tiles > 2 * gpu.multiprocessors)
+            break;
         /* Longer sums are faster with more channels in a halo tile, unless their splits run at
          * once. */
         if (form->staged && (tried.split_k_tiles > TALC_GEMM_MAX_STAGED_K_TILES ||
