@@ -1,12 +1,13 @@
-/// The gradients of a 1x1 convolution as matrix products by cuBLAS without any copy. For each image
-/// n and group g,
+/// The gradients of a 1x1 convolution, or of a linear layer (linear.h), as matrix products by
+/// cuBLAS without any copy. For each image n and group g,
 ///
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j],        j = oh * OW + ow
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
 /// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h).
 /// Where the kernel covers the image, each is one product whose rows or terms are the images.
-/// Arithmetic: the data's type, or operands rounded to TF32, where an image has a sum of its own.
+/// Arithmetic: the data's type, or operands rounded to TF32, where an image has a sum of its own,
+/// but in a linear layer.
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/linear.h"
 #include "backends/cuda/conv2d/split_k.h"
@@ -16,11 +17,20 @@
 
 #include <math.h>
 
+/* Of more images dw is made in sums beside each other. */
+enum { LINEAR_IMAGES = 4096 };
+
+static bool runs_linear(const talc_conv2d_problem *p)
+{
+    return talc_cuda_conv2d_is_linear(p) &&
+           (p->direction == TALC_GRAD_INPUT || p->N <= LINEAR_IMAGES);
+}
+
 /* Whether a plan is done: that of a linear layer. */
 static bool plan_linear(const talc_device *device, const talc_conv2d_problem *p, bool tf32,
                         talc_plan *plan)
 {
-    if (!talc_cuda_conv2d_is_linear(p))
+    if (!runs_linear(p))
         return false;
     const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
     plan->missing = talc_cuda_blas_refuses;
@@ -34,7 +44,7 @@ static talc_status run_linear(talc_device *device, const talc_conv2d_problem *p,
 {
     const talc_matmul_problem m = talc_cuda_conv2d_linear(p);
     const bool input = p->direction == TALC_GRAD_INPUT;
-    return talc_cuda_multiply(device, "conv2d",
+    return talc_cuda_multiply(device, input ? "conv2d.grad_input" : "conv2d.grad_weight",
                               &(talc_cuda_product){ .dtype = m.dtype,
                                                     .M = m.M,
                                                     .N = m.N,
@@ -132,7 +142,7 @@ static talc_status grad_weight(talc_device *device, const talc_conv2d_problem *p
 static talc_status run(talc_device *device, const talc_conv2d_problem *p, const talc_plan *plan,
                        const talc_conv2d_arguments *arguments, bool tf32)
 {
-    if (talc_cuda_conv2d_is_linear(p))
+    if (runs_linear(p))
         return run_linear(device, p, arguments, tf32);
     if (p->direction == TALC_GRAD_WEIGHT)
         return grad_weight(device, p, plan, arguments, tf32);

@@ -1,5 +1,5 @@
-/// The algorithms of matrix products that are not cuBLAS's. Convolutions call some: of 1x1 kernels
-/// on images of one pixel, and those that im2col makes. Private to backends/cuda.
+/// The algorithms of matrix products that are not cuBLAS's. Convolutions call some: of kernels
+/// that cover the image, and those that im2col makes. Private to backends/cuda.
 #ifndef TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 #define TALC_BACKENDS_CUDA_MATMUL_FORMS_H
 
