@@ -219,8 +219,8 @@ struct weight_sums : talc_weight_layout {
     float *dw;
     float coefficient;
     int block_sums;
-    /// Of a block: planes of 8 input channels, a power of two, and taps; elements of dw between two
-    /// output channels.
+    /// Of a block: planes of 8 input channels, a power of two, taps, and the elements of an output
+    /// channel.
     int block_planes, block_taps, ways_shift;
     talc_divisor by_block_taps, by_run;
 };
@@ -267,8 +267,8 @@ constexpr int ADDED_TAPS = 9, FEW_TAPS = 3, ADDED_QUADS = 4;
 /* Blocks of a multiprocessor, at least. */
 constexpr int BLOCKS_THAT_ADD = 4;
 
-/* Floats of shared memory: the sums and magnitudes of all warps where several share splits, then the
- * elements in the order of dw. */
+/* Floats of shared memory: the elements in the order of dw, then, where several warps share splits,
+ * the sums and magnitudes of all. */
 static int adders_floats(int units, int planes, int ways_shift)
 {
     const int elements = units * planes * WARP;
@@ -292,8 +292,11 @@ static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
     const int ways = 1 << s.ways_shift, way = warp & (ways - 1);
     const int first_quad = (int)blockIdx.y % QUADS * (TAPS ? 1 : UNITS),
               first_plane = (int)blockIdx.y / QUADS * s.block_planes,
-              first_tap = (int)blockIdx.z * s.block_taps,
-              units = TAPS ? min(s.block_taps, s.group_taps - first_tap) : UNITS;
+              first_tap = (int)blockIdx.z * s.block_taps;
+    const talc_weight_element first = talc_weight_first_of(&s, block);
+    /* The last taps of all may be fewer: the others have no sums. */
+    const int left = min(s.group_taps, s.taps - first.tap) - first_tap,
+              units = TAPS ? min(s.block_taps, left) : UNITS;
     const talc_fragment fragment = talc_fragment_of(lane / 4, lane % 4);
     auto row_of = [&](int unit, int of_lane) {
         return talc_weight_quad_row(first_quad + (TAPS ? 0 : unit), of_lane);
@@ -401,7 +404,6 @@ static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
                 }
             __syncthreads();
         }
-    const talc_weight_element first = talc_weight_first_of(&s, block);
     for (int i = t; i < (TAPS ? 4 : 4 * UNITS) * run; i += (int)blockDim.x) {
         const int oc = (int)talc_quotient(s.by_run, (uint32_t)i), rest = i - oc * run,
                   ic = (int)talc_quotient(s.by_block_taps, (uint32_t)rest),
@@ -409,10 +411,8 @@ static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
         talc_weight_element to = first;
         to.oc += talc_weight_quad_row(first_quad + oc / 4, oc % 2 * 16 + oc / 2 % 2 * 2);
         to.ic += first_plane * PLANE + ic;
-        to.tap = tap < (TAPS ? units : 1) && to.tap + first_tap + tap < s.taps
-                     ? to.tap + first_tap + tap
-                     : -1;
-        if (to.tap < 0 || to.oc >= s.group_out || to.ic >= s.group_in)
+        to.tap += first_tap + tap;
+        if (tap >= (TAPS ? units : 1) || to.oc >= s.group_out || to.ic >= s.group_in)
             continue;
         to = unfolded(to);
         if (to.tap >= 0)

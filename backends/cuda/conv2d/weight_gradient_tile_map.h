@@ -107,8 +107,8 @@ TALC_TILE_MAP int talc_weight_sum_at(int threads, int thread, int four, int k)
     return (four * threads + thread) * 4 + k;
 }
 
-/// Where 32 sums that follow one another begin: of a plane of input channels and a tap of the block,
-/// and one of TALC_WEIGHT_QUADS sets of four output channels.
+/// Where 32 sums that follow one another begin: of a plane of input channels and a tap of the
+/// block, and one of TALC_WEIGHT_QUADS sets of four output channels.
 typedef struct talc_weight_place {
     int at;
     int own; ///< the column among those of its warp
