@@ -237,15 +237,17 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool room
     /* What is gathered and shared comes from other cores, once for each panel of a few planes. */
     const int64_t planes = shared > 0 ? g->made : plan->made, products = planes * taps_of(g);
     const int64_t loads = shared > 0 ? used * products / 2 : 0;
-    /* Tiles of fewer channels are more; the slots of a stride are in more cache lines. */
+    /* Tiles of fewer channels are more; the slots of a stride are in more cache lines. Vectors of
+     * 64 bytes fill and multiply at other rates. */
+    const bool wide = lanes * (int64_t)talc_dtype_size(g->dtype) == 64;
     const int64_t tiles = used * planes / (TALC_CPU_VECTORS * g->kernels->rows[TALC_CPU_VECTORS]);
     const int64_t slots = plan->halo_tile.h.count * plan->halo_tile.w.count;
-    const int64_t lines = slots > 1 ? used * products / SLOT_PRODUCTS : 0;
-    const int64_t capacity = g->cache_bytes / CACHE_SHARE;
-    plan->gathered =
-        roomy && plan->folds == 1 && bytes <= capacity &&
-        (all - used) * products + lines > GATHERS * lanes * filling_of(g, plan) +
-                                              tiles * TILE_PRODUCTS * bytes / capacity + loads;
+    const int64_t lines = slots > 1 && !wide ? used * products / SLOT_PRODUCTS : 0;
+    const int64_t capacity = g->cache_bytes / CACHE_SHARE, filling = lanes * filling_of(g, plan);
+    const int64_t gathering =
+        wide ? filling : GATHERS * filling + tiles * TILE_PRODUCTS * bytes / capacity;
+    plan->gathered = roomy && plan->folds == 1 && bytes <= capacity &&
+                     (all - used) * products + lines > gathering + loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
 }

@@ -124,7 +124,8 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         for (const talc_cpu_term *term = t->terms; term < end; term++) {                           \
             const int64_t at = term->w, from = term->x;                                            \
             READ_AGAIN();                                                                          \
-            __builtin_prefetch(next + from);                                                       \
+            if (VECTOR_BYTES < 64)                                                                 \
+                __builtin_prefetch(next + from);                                                   \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
                 b[v] = *(const stored_##suffix *)(x[v] + from);                                    \

@@ -37,7 +37,9 @@ typedef struct talc_cpu_tile {
     const talc_cpu_term *terms;
     const void *w[TALC_CPU_ROWS];
     const void *x[TALC_CPU_VECTORS];
-    int64_t next; ///< elements from those of x[0] to what is fetched into the L1 cache beside them
+    /// Elements from those of x[0] to what is fetched into the L1 cache beside them, where vectors
+    /// have fewer than 64 bytes.
+    int64_t next;
     void *y;
     int64_t y_step; ///< elements from a row of y to the next
     bool add, ends;
