@@ -240,14 +240,16 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool room
     /* Tiles of fewer channels are more; the slots of a stride are in more cache lines. Vectors of
      * 64 bytes fill and multiply at other rates. */
     const bool wide = lanes * (int64_t)talc_dtype_size(g->dtype) == 64;
-    const int64_t tiles = used * planes / (TALC_CPU_VECTORS * g->kernels->rows[TALC_CPU_VECTORS]);
     const int64_t slots = plan->halo_tile.h.count * plan->halo_tile.w.count;
     const int64_t lines = slots > 1 && !wide ? used * products / SLOT_PRODUCTS : 0;
-    const int64_t capacity = g->cache_bytes / CACHE_SHARE, filling = lanes * filling_of(g, plan);
-    const int64_t gathering =
-        wide ? filling : GATHERS * filling + tiles * TILE_PRODUCTS * bytes / capacity;
+    const int64_t capacity = g->cache_bytes / CACHE_SHARE;
+    const double tiles = (double)used * (double)planes /
+                         (double)(TALC_CPU_VECTORS * g->kernels->rows[TALC_CPU_VECTORS]);
+    double gathering = (double)(lanes * filling_of(g, plan));
+    if (!wide)
+        gathering = GATHERS * gathering + tiles * TILE_PRODUCTS * (double)bytes / (double)capacity;
     plan->gathered = roomy && plan->folds == 1 && bytes <= capacity &&
-                     (all - used) * products + lines > gathering + loads;
+                     (double)((all - used) * products + lines) > gathering + (double)loads;
     if (!plan->gathered)
         plan->channel = plan->halo_tile.channel;
 }

@@ -85,8 +85,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         return LEAST_##suffix(zero + high, held);                                                  \
     }                                                                                              \
                                                                                                    \
-    /* Of two NaN the sum is the first in one tile and the second in another, as the compiler \
-     * orders them; so all are the same one. */    \
+    /* Which of two NaN a sum is differs by tile, so all become the same one. */                   \
     TALC_ALWAYS_INLINE vector_##suffix one_nan_##suffix(vector_##suffix x)                         \
     {                                                                                              \
         return (vector_##suffix)((__typeof__(x != x))x | (x != x));                                \
