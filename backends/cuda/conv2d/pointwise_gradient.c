@@ -6,8 +6,8 @@
 ///
 /// dx takes one batched product and no workspace; dw is made in sums beside each other (split_k.h).
 /// Where the kernel covers the image, each is one product whose rows or terms are the images.
-/// Arithmetic: the data's type, or operands rounded to TF32, where an image has a sum of its own,
-/// but in a linear layer.
+/// Arithmetic: the data's type, or operands rounded to TF32. With TF32 each image has a sum of its
+/// own, which are added up; a linear layer has one sum.
 #include "backends/cuda/conv2d/algorithms.h"
 #include "backends/cuda/conv2d/linear.h"
 #include "backends/cuda/conv2d/split_k.h"

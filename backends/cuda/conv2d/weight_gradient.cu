@@ -404,6 +404,8 @@ static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
                 }
             __syncthreads();
         }
+    /* A quad has rows 0, 1, 8 and 9 behind its first (talc_weight_quad_row), which element 0, 16, 2
+     * and 18 of a warp are in. */
     for (int i = t; i < (TAPS ? 4 : 4 * UNITS) * run; i += (int)blockDim.x) {
         const int oc = (int)talc_quotient(s.by_run, (uint32_t)i), rest = i - oc * run,
                   ic = (int)talc_quotient(s.by_block_taps, (uint32_t)rest),
