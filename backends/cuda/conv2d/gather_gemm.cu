@@ -45,7 +45,8 @@ constexpr int64_t MAX_GRID = 65535;
 constexpr int MAX_BLOCKS = 8; ///< blocks that a cluster may have on any GPU
 
 /// Elements of smaller magnitude may lose bits, since they or their low parts may be below the
-/// normal numbers of f32.
+/// normal numbers of f32. An H200 was measured to keep such parts: its sums would be right down to
+/// 0x1p-113f and 0x1p-126f.
 template <int PARTS> constexpr float MIN_EXACT = PARTS == 2 ? 0x1p-100f : 0x1p-113f;
 
 /// Of an output channel: the power of two that takes its sums back to the scale of the data, and

@@ -51,7 +51,7 @@ template <typename Form>
 static __global__ void __launch_bounds__(THREADS)
     pack_tiles(const __grid_constant__ gemm_problem p, char *to, packed_tile_info *infos, int first)
 {
-    __shared__ unsigned measured[2][WARPS][4];
+    __shared__ unsigned measured[2][WARPS][6];
     const int channel_block = (int)blockIdx.y, g = (int)blockIdx.z;
     const talc_gemm_tile a = talc_gemm_tile_of(&p, g * p.pixel_tiles + first + (int)blockIdx.x);
     const int64_t at = ((int64_t)blockIdx.x * gridDim.z + g) * gridDim.y + channel_block;
@@ -59,34 +59,40 @@ static __global__ void __launch_bounds__(THREADS)
                             : sampled_exponent<CAREFUL>(p, a, channel_block);
     bool careful = (channel_block + 1) * p.channels > p.in;
     for (int round = 0;; round++) {
-        uint64_t nonzero = 0;
+        channel_bits found = {};
         const float scale = ldexpf(1, exponent);
         char *tile = to + at * p.halo_tile_bytes;
         const halo_stats stats =
-            p.folded  ? load_halo_tile<Form, FOLDED>(p, a, channel_block, tile, scale, &nonzero)
-            : careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, &nonzero)
-                      : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, &nonzero);
+            p.folded  ? load_halo_tile<Form, FOLDED>(p, a, channel_block, tile, scale, &found)
+            : careful ? load_halo_tile<Form, CAREFUL>(p, a, channel_block, tile, scale, &found)
+                      : load_halo_tile<Form, PLAIN>(p, a, channel_block, tile, scale, &found);
         unsigned max_bits = __reduce_max_sync(~0u, __float_as_uint(stats.largest)),
                  underflows = __reduce_add_sync(~0u, stats.underflows);
-        unsigned low = __reduce_or_sync(~0u, (unsigned)nonzero),
-                 high = __reduce_or_sync(~0u, (unsigned)(nonzero >> 32));
-        unsigned(*of)[4] = measured[round % 2];
-        if (threadIdx.x % WARP == 0) {
-            unsigned *own = of[threadIdx.x / WARP];
-            own[0] = max_bits, own[1] = underflows, own[2] = low, own[3] = high;
+        const uint64_t masks[] = { found.nonzero, found.underflow };
+        unsigned(*of)[6] = measured[round % 2], *own = of[threadIdx.x / WARP];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned low = __reduce_or_sync(~0u, (unsigned)masks[i]),
+                           high = __reduce_or_sync(~0u, (unsigned)(masks[i] >> 32));
+            if (threadIdx.x % WARP == 0)
+                own[2 + 2 * i] = low, own[3 + 2 * i] = high;
         }
+        if (threadIdx.x % WARP == 0)
+            own[0] = max_bits, own[1] = underflows;
         __syncthreads();
-        max_bits = underflows = low = high = 0;
-        for (int i = 0; i < WARPS; i++)
-            max_bits = max(max_bits, of[i][0]), underflows += of[i][1], low |= of[i][2],
-            high |= of[i][3];
+        max_bits = underflows = 0, found = {};
+        for (int i = 0; i < WARPS; i++) {
+            max_bits = max(max_bits, of[i][0]), underflows += of[i][1];
+            found.nonzero |= (uint64_t)of[i][3] << 32 | of[i][2];
+            found.underflow |= (uint64_t)of[i][5] << 32 | of[i][4];
+        }
         const float largest = __uint_as_float(max_bits);
         int e;
         frexpf(largest, &e);
         if (largest == 0 || (!isinf(largest) && e + exponent <= TOP + 1 &&
                              (e + exponent > TOP - 3 || exponent == 127))) {
             if (threadIdx.x == 0)
-                infos[at] = { { exponent, underflows }, (uint64_t)high << 32 | low };
+                infos[at] = { { exponent, underflows }, found };
             return;
         }
         if (isinf(largest))
@@ -341,8 +347,7 @@ static __global__ void __launch_bounds__(THREADS, UNITS == FEW_TAPS ? 5 : 4)
         if (its.underflows != 0) /* NaN too */
 #pragma unroll
             for (int u = 0; u < LIMITS; u++)
-                if (its.x_nonzero >> pair_bit(plane * PLANE + fragment.column) &
-                    its.dy_nonzero >> pair_bit(row_of(u, lane)) & 1)
+                if (underflow_counts(its, plane * PLANE + fragment.column, row_of(u, lane)))
                     limit[u] += its.underflows;
     }
     const int run = s.block_planes * PLANE * s.block_taps; /* elements of an output channel */

@@ -19,16 +19,25 @@ constexpr int WARPGROUPS = TALC_WEIGHT_WARPGROUPS, WARPGROUP_COLUMNS = 24;
 /// What sums have to know of a packed tile.
 struct packed_tile_info {
     halo_tile_info info;
-    uint64_t nonzero; ///< a pair_bit for each channel that has an element other than zero
+    channel_bits of; ///< its channels
 };
 
-/// The error that underflows can cause in the sums of a block. Sums of channels that are all zero
-/// in the tiles of the underflows have none: a ReLU gives such channels where all its inputs are
-/// negative.
+/// The error that underflows can cause in the sums of a block: in those of a channel that underflows
+/// and one that is not all zero in the same tiles. Behind a ReLU the sum of two channels is often 0
+/// or small, and need not be recomputed for the underflow of a third.
 struct weight_limit {
-    float underflows;               ///< their count, each times the scale of its tile
-    uint64_t x_nonzero, dy_nonzero; ///< of the tiles with underflows
+    float underflows;   ///< their count, each times the scale of its tile
+    channel_bits x, dy; ///< of the tiles with underflows
 };
+
+/// Whether underflows count for the sum of these channels of x and dy.
+static __device__ __forceinline__ bool underflow_counts(const weight_limit &limit, int ic, int oc)
+{
+    const int x = pair_bit(ic), dy = pair_bit(oc);
+    return ((limit.x.underflow >> x & limit.dy.nonzero >> dy) |
+            (limit.x.nonzero >> x & limit.dy.underflow >> dy)) &
+           1;
+}
 
 struct weight_problem : talc_weight_layout {
     const char *x, *dy; ///< packed: [tile][group][block of channels][halo tile]
@@ -69,7 +78,9 @@ static __device__ __forceinline__ float scale_back(const packed_tile_info &x,
     const bool far = e < -126 || e > 127;
     if (underflows > 0 || far) {
         limit.underflows += far ? NAN : (float)underflows * scale;
-        limit.x_nonzero |= x.nonzero, limit.dy_nonzero |= dy.nonzero;
+        limit.x.nonzero |= x.of.nonzero, limit.dy.nonzero |= dy.of.nonzero;
+        limit.x.underflow |= far ? x.of.nonzero : x.of.underflow;
+        limit.dy.underflow |= dy.of.underflow;
     }
     return scale;
 }

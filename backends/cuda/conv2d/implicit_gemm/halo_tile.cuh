@@ -133,9 +133,15 @@ struct halo_stats {
     unsigned underflows; ///< count, after scaling
 };
 
+/// The bits of channels, pair_bit, of a thread's elements that are not zero and of those of them
+/// that underflow.
+struct channel_bits {
+    uint64_t nonzero, underflow;
+};
+
 /// Scales the elements of an item and writes them as f16, 16 bytes a channel group. IS_CAREFUL
-/// writes infinities as NaN. The result has the pair_bit of each channel that underflows and, with
-/// NONZERO, of each channel that is not zero.
+/// writes infinities as NaN. With NONZERO, the result has the pair_bit of each channel that is not
+/// zero, and 8 bits above it that of each that underflows.
 template <typename Form, bool IS_CAREFUL, bool NONZERO = false>
 static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, float (&v)[STEP],
                                                         float scale, char *to, unsigned plane_bytes,
@@ -154,7 +160,7 @@ static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, f
 #pragma unroll
         for (int i = 0; i < STEP; i++)
             if (tininess(v[i]) < p.min_tininess)
-                stats.underflows++, bits |= 1u << pair_bit(i);
+                stats.underflows++, bits |= 0x101u << pair_bit(i);
 #pragma unroll
     for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
         uint4 high, rest;
@@ -173,19 +179,19 @@ static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, f
     return bits;
 }
 
-/// Writes a K tile of a halo tile as scaled f16. `nonzero`, unless NULL, gets the pair_bit of each
-/// channel in which the thread found an element other than zero.
+/// Writes a K tile of a halo tile as scaled f16. `found`, unless NULL, gets the channels that the
+/// thread found elements in.
 template <typename Form, load_kind KIND>
 static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &p,
                                                             const talc_gemm_tile &a, int k_tile,
                                                             char *halo_tile, float scale,
-                                                            uint64_t *nonzero = nullptr)
+                                                            channel_bits *found = nullptr)
 {
     const int count = p.phases * p.positions, channels = p.in - k_tile * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
                    low = (unsigned)(p.channels / PLANE) * plane_bytes;
     halo_stats stats = {};
-    uint64_t other = 0;
+    channel_bits all = {};
     /* Loads an item and advances its address by as many channels. */
     auto load = [&](float(&v)[STEP], halo_item &item) {
 #pragma unroll
@@ -209,12 +215,15 @@ static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &
     };
     auto store = [&](float(&v)[STEP], const halo_item &item) {
         char *to = halo_tile + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
+        if (found == nullptr) {
+            store_halves<Form, KIND != PLAIN>(p, v, scale, to, plane_bytes, low, stats);
+            return;
+        }
         const unsigned bits =
-            nonzero == nullptr
-                ? store_halves<Form, KIND != PLAIN>(p, v, scale, to, plane_bytes, low, stats)
-                : store_halves<Form, KIND != PLAIN, true>(p, v, scale, to, plane_bytes, low, stats);
-        if (nonzero != nullptr)
-            other |= (uint64_t)bits << item.channel % 32 / 2 << item.channel / 32 * 32;
+            store_halves<Form, KIND != PLAIN, true>(p, v, scale, to, plane_bytes, low, stats);
+        const int shift = item.channel % 32 / 2 + item.channel / 32 * 32;
+        all.nonzero |= (uint64_t)(bits & 0xff00ff) << shift;
+        all.underflow |= (uint64_t)(bits >> 8 & 0xff00ff) << shift;
     };
     halo_item item = {};
     item.position = (int)threadIdx.x - Form::FIRST_LOADER;
@@ -226,8 +235,8 @@ static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &
         store(v, item);
         advance(item);
     }
-    if (nonzero != nullptr)
-        *nonzero = other;
+    if (found != nullptr)
+        *found = all;
     return stats;
 }
 
