@@ -139,6 +139,13 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
         talc_check_put_zeros(x, list[first].count, talc_check_bits(seed, 7));
         values->of[second][talc_check_bits(seed, 8) % (uint64_t)count] = 0x1p30;
     }
+    /* In every other problem all are tiny. */
+    if (kind == TALC_CHECK_TINY && talc_check_bits(seed + (uint64_t)count, 9) % 2 == 0)
+        for (int order = 0; order < 4; order++) {
+            const int i = talc_check_conv2d_read(p->direction, order);
+            if (list[i].role == CHECK_READ)
+                talc_check_make_small(values->of[i], list[i].count, p->dtype, order < 2 ? 1 : 2);
+        }
     if (p->direction != TALC_FORWARD)
         return;
     if (p->activation == TALC_ACTIVATION_RELU ||

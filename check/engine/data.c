@@ -151,6 +151,13 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
         values[talc_check_bits(seed, UINT64_MAX) % (uint64_t)count] = odd;
 }
 
+void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int factors)
+{
+    const double scale = ldexp(1, factors * (ilogb(talc_check_format(dtype).normal) * 4 / 9));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = talc_check_rounded(dtype, values[i] * scale);
+}
+
 void talc_check_put_zeros(double *values, int64_t count, uint64_t seed)
 {
     for (int64_t i = 0; i < count; i++)

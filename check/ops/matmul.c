@@ -166,6 +166,11 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     if (kind == TALC_CHECK_HUGE)
         talc_check_put_zeros(values->of[odd == A ? B : A], list[odd == A ? B : A].count,
                              talc_check_bits(seed, 9));
+    /* In every other problem all are tiny. */
+    const bool all_tiny =
+        kind == TALC_CHECK_TINY && talc_check_bits(seed + (uint64_t)list[A].count, 10) % 2 == 0;
+    for (int i = A; i < Y && all_tiny; i++)
+        talc_check_make_small(values->of[i], list[i].count, p->dtype, i <= B ? 1 : 2);
     /* A negative bias of all outputs of a column would leave a ReLU nothing but zeros. */
     for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
         if (kind == TALC_CHECK_RANDOM)
