@@ -22,9 +22,9 @@ struct packed_tile_info {
     channel_bits of; ///< its channels
 };
 
-/// The error that underflows can cause in the sums of a block: in those of a channel that underflows
-/// and one that is not all zero in the same tiles. Behind a ReLU the sum of two channels is often 0
-/// or small, and need not be recomputed for the underflow of a third.
+/// The error that underflows can cause in the sums of a block: in those of a channel that
+/// underflows and one that is not all zero in the same tiles. Behind a ReLU the sum of two channels
+/// is often 0 or small, and need not be recomputed for the underflow of a third.
 struct weight_limit {
     float underflows;   ///< their count, each times the scale of its tile
     channel_bits x, dy; ///< of the tiles with underflows
