@@ -153,9 +153,11 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 
 void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int factors)
 {
-    const double scale = ldexp(1, factors * (ilogb(talc_check_format(dtype).normal) * 4 / 9));
+    const double normal = talc_check_format(dtype).normal;
+    const double scale = ldexp(1, factors * (ilogb(normal) * 4 / 9));
     for (int64_t i = 0; i < count; i++)
-        values[i] = talc_check_rounded(dtype, values[i] * scale);
+        if (fabs(values[i]) >= normal)
+            values[i] = talc_check_rounded(dtype, values[i] * scale);
 }
 
 void talc_check_put_zeros(double *values, int64_t count, uint64_t seed)

@@ -59,7 +59,7 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
                      double largest, double scale, uint64_t seed);
 
 /// Multiplies them by a power of two, `factors` times, so small that the product of two such
-/// numbers is little above the denormal ones.
+/// numbers is little above the denormal ones; those that are denormal stay.
 void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int factors);
 
 /// Makes a quarter of them zeros, of those below 2^20 in magnitude.
