@@ -34,7 +34,8 @@
 enum {
     LINE = 48 /* bytes, of which panels are multiples */,
     ROUND = 128 /* terms */,
-    PACKED = 8 /* panels */
+    PACKED = 8 /* panels */,
+    TRANSPOSED = 64 /* output channels */
 };
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
@@ -50,7 +51,8 @@ typedef struct product_context {
     const pointwise_plan *plan;
     const talc_cpu_kernels *kernels;
     factor row, column;
-    char *packed; /* weights, [group][panel][term][column]; NULL: tasks pack their columns */
+    char *packed;     /* weights, [group][panel][term][column]; NULL: tasks pack their columns */
+    char *transposed; /* weights, [group][row][term]; NULL: read where they stand */
     talc_cpu_term *terms;
     char *slices;
 } product_context;
@@ -63,7 +65,8 @@ static void add_factors(product_context *c)
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
     factor channels = { a->w, IC, 1, OC * IC }, others = { a->x, 1, P, IC * P };
     if (p->direction == TALC_GRAD_INPUT) {
-        channels = (factor){ a->w, 1, IC, OC * IC };
+        channels = c->transposed != NULL ? (factor){ c->transposed, OC, 1, OC * IC }
+                                         : (factor){ a->w, 1, IC, OC * IC };
         others = (factor){ a->dy, 1, P, OC * P };
     } else if (is_weight(p)) {
         channels = (factor){ a->dy, P, 1, OC * P };
@@ -128,6 +131,20 @@ static void pack_task(void *context, int64_t task, int worker)
     pack(c, (talc_range){ panel, panel + 1 },
          g * c->column.plane + column_at(plan, width, panel) * c->column.step, plan->terms,
          c->packed + task * plan->terms * width * size);
+}
+
+/* Some output channels of a group's weights. */
+static void transpose_task(void *context, int64_t task, int worker)
+{
+    (void)worker;
+    const product_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const int64_t IC = p->C / p->groups, OC = p->OC / p->groups;
+    const int64_t blocks = talc_ceil_div(OC, TRANSPOSED), first = task % blocks * TRANSPOSED;
+    const int64_t g = task / blocks, rows = talc_smaller(TRANSPOSED, OC - first);
+    const void *from = talc_cpu_at(p->dtype, c->arguments->w, (g * OC + first) * IC);
+    void *to = c->transposed + (g * IC * OC + first) * (int64_t)talc_dtype_size(p->dtype);
+    TALC_CPU_CALL(p->dtype, talc_cpu_transpose, (rows, IC, from, IC, to, OC));
 }
 
 // ---- One task -----------------------------------------------------------------------------------
@@ -384,7 +401,8 @@ _Static_assert(sizeof(pointwise_plan) <= sizeof((talc_plan *)NULL)->data, "a pla
 /* Bytes at the start of the workspace that all workers share. */
 static size_t shared_bytes(const pointwise_plan *plan)
 {
-    return plan->packed + talc_cpu_split_k_bytes(&plan->split_k) + plan->terms_bytes;
+    return plan->packed + plan->transposed + talc_cpu_split_k_bytes(&plan->split_k) +
+           plan->terms_bytes;
 }
 
 const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
@@ -419,7 +437,6 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     product_context c = {
         .problem = p, .arguments = a, .plan = planned, .kernels = talc_cpu_kernels_of(p->dtype)
     };
-    add_factors(&c);
     char *rest = a->base.workspace;
     if (planned->packed > 0 && a->base.cached != NULL) {
         c.packed = a->base.cached;
@@ -427,6 +444,11 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
         c.packed = rest;
         rest += planned->packed;
     }
+    if (planned->transposed > 0) {
+        c.transposed = rest;
+        rest += planned->transposed;
+    }
+    add_factors(&c);
     c.terms = (talc_cpu_term *)(rest + talc_cpu_split_k_bytes(&planned->split_k));
     c.slices = (char *)c.terms + planned->terms_bytes;
     const int64_t term = planned->in_place ? c.column.term : width_of(p->dtype);
@@ -434,6 +456,10 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
         c.terms[k] = (talc_cpu_term){ (int32_t)(k * c.row.term), (int32_t)(k * term) };
     if (planned->packed > 0 && !a->base.cached_ready &&
         talc_cpu_parallel(p->groups * planned->panels, pack_task, &c) != TALC_OK)
+        return talc_error_status();
+    if (planned->transposed > 0 &&
+        talc_cpu_parallel(p->groups * talc_ceil_div(p->OC / p->groups, TRANSPOSED), transpose_task,
+                          &c) != TALC_OK)
         return talc_error_status();
     const size_t workers = (plan->workspace - shared_bytes(planned)) / planned->slice;
     for (size_t i = 0; i < workers; i++)

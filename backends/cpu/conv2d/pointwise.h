@@ -17,8 +17,9 @@ typedef struct pointwise_plan {
     int64_t row_block, row_blocks;
     int64_t panel_block, column_blocks; /* panels of a block */
     talc_cpu_split_k split_k;           /* dw */
-    size_t packed, terms_bytes, slice;  /* bytes of packed weights, of the table of terms, and of
-                                          what each worker has */
+    /* bytes of packed weights, of dx's transposed, of the table of terms, and of what each worker
+     * has */
+    size_t packed, transposed, terms_bytes, slice;
 } pointwise_plan;
 
 static inline bool is_weight(const talc_conv2d_problem *p)

@@ -8,7 +8,8 @@
  * thread, or one takes no longer than PRODUCTS multiplications of vectors. Of dw there are
  * WEIGHT_TASKS for any number of threads, as the splits of its sums reach its bits. Columns are
  * read in place where IN_PLACE rows or fewer meet them. Transposing an element takes 1/TRANSPOSES
- * of a product. */
+ * of a product. Weights of dx are transposed where READ_OFTEN pixels or more meet them: as they
+ * stand, each term of a row is in another line of the cache. */
 enum {
     CACHE_SHARE = 2,
     COLUMNS = 512,
@@ -21,6 +22,7 @@ enum {
     WEIGHT_TASKS = 32,
     PRODUCTS = 16 << 10,
     TRANSPOSES = 2,
+    READ_OFTEN = 64,
 };
 
 static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan)
@@ -103,6 +105,10 @@ pointwise_plan talc_cpu_pointwise_plan_of(const talc_conv2d_problem *p, size_t l
         plan.packed = is_weight(p) ? 0 : talc_cpu_aligned(packed);
     }
     cut(p, limit, &plan);
+    const size_t weights = (size_t)(p->groups * IC * OC * size);
+    if (p->direction == TALC_GRAD_INPUT && !plan.turned && p->N * P >= READ_OFTEN &&
+        weights <= limit / 4)
+        plan.transposed = talc_cpu_aligned(weights);
     plan.terms_bytes = talc_cpu_aligned((size_t)plan.step * sizeof(talc_cpu_term));
     const int64_t sums = plan.turned ? plan.row_block : TALC_CPU_ROWS;
     plan.slice = talc_cpu_aligned(
