@@ -133,8 +133,8 @@ struct halo_stats {
     unsigned underflows; ///< count, after scaling
 };
 
-/// The bits of channels, pair_bit, of a thread's elements that are not zero and of those of them
-/// that underflow.
+/// Channels as a mask of pair_bit: those with an element other than zero, and those with one that
+/// underflows.
 struct channel_bits {
     uint64_t nonzero, underflow;
 };
@@ -179,8 +179,8 @@ static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, f
     return bits;
 }
 
-/// Writes a K tile of a halo tile as scaled f16. `found`, unless NULL, gets the channels that the
-/// thread found elements in.
+/// Writes a K tile of a halo tile as scaled f16. `found`, unless NULL, gets the masks of
+/// what the thread wrote.
 template <typename Form, load_kind KIND>
 static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &p,
                                                             const talc_gemm_tile &a, int k_tile,
