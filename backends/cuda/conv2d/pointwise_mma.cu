@@ -131,10 +131,11 @@ static __device__ __forceinline__ void pack_weights(const pointwise_problem<SOUR
         for (int k = 0; k < 4; k++)
             v[k] = real && lane * 4 + k < p.group_in ? w[lane * 4 + k] : 0;
         const int e = exponent_for(larger_of_warp(largest_of(v)));
+        const unsigned least = tininess_before(power_of_two(e), TINY<PRODUCTS>);
         int underflows = 0;
         for (int k = 0; k < 4; k++) {
+            underflows += tininess(v[k]) < least;
             v[k] *= power_of_two(e);
-            underflows += tininess(v[k]) < TINY<PRODUCTS>;
         }
         uint2 high, low;
         split_four(v, high, low);
@@ -185,20 +186,22 @@ static __device__ __forceinline__ void split_positions(float (&v)[STEPS * 4][FOU
         a.inverse[q] = largest[q] == 0 ? 0 : power_of_two(-e);
     }
     /* `underflows` has 8 bits for each position, whose count is at most STEPS * STEP. */
-    unsigned smallest = ~0u, underflows = 0;
+    unsigned underflows = 0;
 #pragma unroll
-    for (int c = 0; c < STEPS * 4; c++)
-#pragma unroll
-        for (int q = 0; q < FOUR; q++) {
-            v[c][q] *= scale[q];
-            smallest = min(smallest, tininess(v[c][q]));
-        }
-    if (smallest < TINY<PRODUCTS>)
+    for (int q = 0; q < FOUR; q++) {
+        const unsigned least = tininess_before(scale[q], TINY<PRODUCTS>);
+        unsigned smallest = ~0u;
 #pragma unroll
         for (int c = 0; c < STEPS * 4; c++)
+            smallest = min(smallest, tininess(v[c][q]));
+        if (smallest < least)
 #pragma unroll
-            for (int q = 0; q < FOUR; q++)
-                underflows += tininess(v[c][q]) < TINY<PRODUCTS> ? 1u << 8 * q : 0;
+            for (int c = 0; c < STEPS * 4; c++)
+                underflows += tininess(v[c][q]) < least ? 1u << 8 * q : 0;
+#pragma unroll
+        for (int c = 0; c < STEPS * 4; c++)
+            v[c][q] *= scale[q];
+    }
     underflows += __shfl_xor_sync(~0u, underflows, 1);
     underflows += __shfl_xor_sync(~0u, underflows, 2);
 #pragma unroll

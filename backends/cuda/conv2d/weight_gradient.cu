@@ -690,7 +690,7 @@ static talc_status run(talc_device *device, const talc_conv2d_problem *p, const 
     x.recomputed = talc_cuda_recomputed(device);
     const double products = (double)fewest_products(p);
     if (Form::PRODUCTS == 3)
-        x.min_tininess = dy.min_tininess = min_of_sum(products);
+        x.tiny = dy.tiny = min_of_sum(products);
     x.x = (const float *)a->x, dy.x = (const float *)a->dy;
     const weight_layout l = layout_of(x, dy, w);
     char *at = (char *)a->base.workspace;

@@ -10,7 +10,6 @@
 
 #include <cuda_fp16.h>
 #include <stdint.h>
-#include <string.h>
 
 namespace talc
 {
@@ -60,34 +59,41 @@ static __device__ __forceinline__ float larger_of_warp(float v)
 
 // ---- Underflow ----------------------------------------------------------------------------------
 
-/// Below this the halves of an element underflow: they lose bits.
-template <int PRODUCTS>
-constexpr unsigned TINY = 2 * (PRODUCTS == 3 ? 0x3e000000u : 0x38800000u) - 1;
+/// The halves of a scaled element of smaller magnitude underflow: they lose bits.
+template <int PRODUCTS> constexpr float TINY = PRODUCTS == 3 ? 0x1p-3f : 0x1p-14f;
 
 /// The same for three products and sums of a known length, whose error may grow with it: an
 /// element's two halves are off by at most 2^-25, here products u / 8 of the element.
-static inline unsigned min_of_sum(double products)
+static inline float min_of_sum(double products)
 {
-    const float smallest = (float)(4 / products);
-    unsigned bits;
-    memcpy(&bits, &smallest, sizeof bits);
-    return 2 * bits - 1;
+    return (float)(4 / products);
+}
+
+/// The tininess() below which an element underflows once `scale`, a power of two, scales it: that
+/// of `tiny` / `scale`, rounded up so that it is not 0. Elements are compared before they are
+/// scaled, as a scale below 1 can make them 0.
+static __device__ __forceinline__ unsigned tininess_before(float scale, float tiny)
+{
+    const float twice_inverse = __uint_as_float(0x7f800000 - __float_as_uint(scale));
+    return tininess(__fmul_ru(tiny / 2, twice_inverse));
 }
 
 /// Scales a thread's elements. Returns how many of them underflow.
 template <int COUNT> static __device__ __forceinline__ int scale_by(float scale, float (&v)[COUNT])
 {
+    const unsigned least = tininess_before(scale, TINY<3>);
     unsigned smallest = ~0u;
     int tiny = 0;
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) {
-        v[i] *= scale;
+    for (int i = 0; i < COUNT; i++)
         smallest = min(smallest, tininess(v[i]));
-    }
-    if (smallest < TINY<3>)
+    if (smallest < least)
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            tiny += tininess(v[i]) < TINY<3>;
+            tiny += tininess(v[i]) < least;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        v[i] *= scale;
     return tiny;
 }
 

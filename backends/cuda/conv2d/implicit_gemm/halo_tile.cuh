@@ -141,11 +141,12 @@ struct channel_bits {
 
 /// Scales the elements of an item and writes them as f16, 16 bytes a channel group. IS_CAREFUL
 /// writes infinities as NaN. With NONZERO, the result has the pair_bit of each channel that is not
-/// zero, and 8 bits above it that of each that underflows.
+/// zero, and 8 bits above it that of each that underflows: whose tininess() is below `least`.
 template <typename Form, bool IS_CAREFUL, bool NONZERO = false>
-static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, float (&v)[STEP],
-                                                        float scale, char *to, unsigned plane_bytes,
-                                                        unsigned low, halo_stats &stats)
+static __device__ __forceinline__ unsigned store_halves(float (&v)[STEP], float scale,
+                                                        unsigned least, char *to,
+                                                        unsigned plane_bytes, unsigned low,
+                                                        halo_stats &stats)
 {
     unsigned smallest = ~0u, bits = 0;
 #pragma unroll
@@ -153,14 +154,16 @@ static __device__ __forceinline__ unsigned store_halves(const gemm_problem &p, f
         if (IS_CAREFUL && isinf(v[i]))
             v[i] = __int_as_float(0x7fffffff);
         stats.largest = fmaxf(stats.largest, fabsf(v[i]));
-        v[i] *= scale;
         smallest = min(smallest, tininess(v[i]));
     }
-    if (smallest < p.min_tininess)
+    if (smallest < least)
 #pragma unroll
         for (int i = 0; i < STEP; i++)
-            if (tininess(v[i]) < p.min_tininess)
+            if (tininess(v[i]) < least)
                 stats.underflows++, bits |= 0x101u << pair_bit(i);
+#pragma unroll
+    for (int i = 0; i < STEP; i++)
+        v[i] *= scale;
 #pragma unroll
     for (int k = 0; k < STEP; k += PLANE, to += plane_bytes) {
         uint4 high, rest;
@@ -189,7 +192,8 @@ static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &
 {
     const int count = p.phases * p.positions, channels = p.in - k_tile * p.channels;
     const unsigned plane_bytes = (unsigned)count * 16,
-                   low = (unsigned)(p.channels / PLANE) * plane_bytes;
+                   low = (unsigned)(p.channels / PLANE) * plane_bytes,
+                   least = tininess_before(scale, p.tiny);
     halo_stats stats = {};
     channel_bits all = {};
     /* Loads an item and advances its address by as many channels. */
@@ -216,11 +220,11 @@ static __device__ __forceinline__ halo_stats load_halo_tile(const gemm_problem &
     auto store = [&](float(&v)[STEP], const halo_item &item) {
         char *to = halo_tile + item.position * 16 + (unsigned)item.channel / PLANE * plane_bytes;
         if (found == nullptr) {
-            store_halves<Form, KIND != PLAIN>(p, v, scale, to, plane_bytes, low, stats);
+            store_halves<Form, KIND != PLAIN>(v, scale, least, to, plane_bytes, low, stats);
             return;
         }
         const unsigned bits =
-            store_halves<Form, KIND != PLAIN, true>(p, v, scale, to, plane_bytes, low, stats);
+            store_halves<Form, KIND != PLAIN, true>(v, scale, least, to, plane_bytes, low, stats);
         const int shift = item.channel % 32 / 2 + item.channel / 32 * 32;
         all.nonzero |= (uint64_t)(bits & 0xff00ff) << shift;
         all.underflow |= (uint64_t)(bits >> 8 & 0xff00ff) << shift;

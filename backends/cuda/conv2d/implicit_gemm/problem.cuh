@@ -52,7 +52,7 @@ struct gemm_operands {
 struct gemm_problem : gemm_operands, talc_gemm_layout {
     bool aligned;                   ///< x is aligned to 16 bytes
     bool pairs;                     ///< two neighbours of dx are written at once, one of each phase
-    unsigned min_tininess;          ///< a scaled element of smaller tininess() underflows
+    float tiny;                     ///< a scaled element of smaller magnitude underflows
     float coefficient;              ///< error bound of a sum, per underflow
     unsigned long long *recomputed; ///< counts the outputs that are recomputed
     /// [tile][split][2 * CHANNELS]: a sum of smaller magnitude is recomputed. NULL without split-K.
@@ -112,7 +112,7 @@ template <typename Form> inline bool gemm_problem_of(const talc_conv2d_problem *
     g = {};
     if (!talc_gemm_layout_of(p, &g))
         return false;
-    g.min_tininess = TINY<Form::PRODUCTS>;
+    g.tiny = TINY<Form::PRODUCTS>;
     /* Of a phase that has one tap at least. */
     const int products = g.interleaves ? g.group_in : g.group_in * g.KH * g.KW;
     g.coefficient = Form::PRODUCTS == 3 ? 0x1p14f / (float)(products / 4 + 2) : 4;

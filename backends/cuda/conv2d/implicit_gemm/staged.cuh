@@ -130,7 +130,7 @@ static __device__ __forceinline__ halo_stats convert_stage(const gemm_problem &p
                                                            uint32_t zero, const int *offsets,
                                                            char *halo_tile, float scale)
 {
-    const unsigned plane_bytes = (unsigned)p.positions * 16;
+    const unsigned plane_bytes = (unsigned)p.positions * 16, least = tininess_before(scale, p.tiny);
     halo_stats stats = {};
 #pragma unroll 1
     for (int position = (int)threadIdx.x - Form::FIRST_LOADER; position < p.positions;
@@ -142,7 +142,7 @@ static __device__ __forceinline__ halo_stats convert_stage(const gemm_problem &p
 #pragma unroll
         for (int k = 0; k < STEP; k++, from += step)
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v[k]) : "r"(from));
-        store_halves<Form, IS_CAREFUL>(p, v, scale, halo_tile + position * 16, plane_bytes,
+        store_halves<Form, IS_CAREFUL>(v, scale, least, halo_tile + position * 16, plane_bytes,
                                        2 * plane_bytes, stats);
     }
     return stats;

@@ -167,8 +167,9 @@ static __device__ __forceinline__ void pack_channel(const gemm_problem &p, const
         for (int i = 0; i < SOME; i++) {
 #pragma unroll
             for (int j = 0; j < 2; j++) {
+                const bool is_zero = v[i][j] == 0;
                 v[i][j] = v[i][j] * f1 * f2;
-                count += v[i][j] != 0 && fabsf(v[i][j]) < min_normal;
+                count += !is_zero && fabsf(v[i][j]) < min_normal;
             }
             const __half2 high = __floats2half2_rn(v[i][0], v[i][1]);
             __half2 *there = to + (int64_t)(step + i * EACH) * (PARTS<Form> * 4 * WARP * 4);
