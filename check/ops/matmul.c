@@ -145,6 +145,32 @@ static bool takes(const check_problem *problem, talc_check_kind kind)
     return kind <= TALC_CHECK_INFINITY;
 }
 
+/* Makes a's or b's elements large and small by turns along k. Every other column or row of the
+ * other one has zeros for the large ones. */
+static void set_apart(const product_problem *self, uint64_t seed, double *const of[CHECK_OPERANDS],
+                      const check_operand *list)
+{
+    const talc_matmul_problem *p = &self->p;
+    const int first = talc_check_bits(seed, 0) % 2 == 0 ? A : B, second = A + B - first;
+    talc_check_fill(of[first], list[first].count, p->dtype, TALC_CHECK_RANDOM, 0, 1, seed);
+    talc_check_fill(of[second], list[second].count, p->dtype, TALC_CHECK_RANDOM, 0, 1, seed + 1);
+    for (int i = A; i <= B; i++) {
+        const bool along_k = i == A ? !p->transpose_a : p->transpose_b;
+        const int64_t rows = list[i].dims[1], columns = list[i].dims[2];
+        for (int64_t j = 0; j < list[i].count; j++) {
+            const int64_t row = j / columns % rows, column = j % columns;
+            const bool large = (along_k ? column : row) % 2 == 0,
+                       alone = (along_k ? row : column) % 2 != 0;
+            talc_check_scale(of[i] + j, 1, p->dtype,
+                             i == first ? (large ? talc_check_apart_large : talc_check_apart_small)
+                             : large && alone ? 0
+                                              : talc_check_apart_second);
+        }
+    }
+    for (int i = BIAS; i < Y; i++)
+        talc_check_scale(of[i], list[i].count, p->dtype, talc_check_apart_added);
+}
+
 static void fill(const check_problem *problem, talc_check_kind kind, uint64_t seed,
                  const check_values *values)
 {
@@ -166,10 +192,12 @@ static void fill(const check_problem *problem, talc_check_kind kind, uint64_t se
     if (kind == TALC_CHECK_HUGE)
         talc_check_put_zeros(values->of[odd == A ? B : A], list[odd == A ? B : A].count,
                              talc_check_bits(seed, 9));
-    /* In every other problem all are tiny. */
-    const bool all_tiny =
-        kind == TALC_CHECK_TINY && talc_check_bits(seed + (uint64_t)list[A].count, 10) % 2 == 0;
-    for (int i = A; i < Y && all_tiny; i++)
+    const check_tiny tiny = kind == TALC_CHECK_TINY
+                                ? talc_check_draw_tiny(p->dtype, seed + (uint64_t)list[A].count)
+                                : CHECK_TINY_FILLED;
+    if (tiny == CHECK_TINY_APART)
+        set_apart(self, talc_check_bits(seed, 10), values->of, list);
+    for (int i = A; i < Y && tiny == CHECK_TINY_SMALL; i++)
         talc_check_make_small(values->of[i], list[i].count, p->dtype, i <= B ? 1 : 2);
     /* A negative bias of all outputs of a column would leave a ReLU nothing but zeros. */
     for (int64_t n = 0; p->bias && p->activation == TALC_ACTIVATION_RELU && n < p->N; n++)
