@@ -18,11 +18,15 @@
 /// follow from the problem, the workspace limit and the cache: every number of threads gives the
 /// same bits, another cache or limit may give others of dw.
 ///
+/// With a stride the workspace has the pixels of x or dx that windows meet, as images of OH x OW, a
+/// few at a time.
+///
 /// Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS
 /// 34(3), 2008.
 #include "backends/cpu/conv2d/pointwise.h"
 
 #include "backends/cpu/conv2d/algorithms.h"
+#include "backends/cpu/conv2d/gemm.h"
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/short_copy.h"
@@ -35,7 +39,8 @@ enum {
     LINE = 48 /* bytes, of which panels are multiples */,
     ROUND = 128 /* terms */,
     PACKED = 8 /* panels */,
-    TRANSPOSED = 64 /* output channels */
+    TRANSPOSED = 64 /* output channels */,
+    COMPACT_SHARE = 8 /* of the workspace limit */
 };
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
@@ -394,6 +399,63 @@ static void product_task(void *context, int64_t task, int worker)
     }
 }
 
+// ---- Strides ------------------------------------------------------------------------------------
+
+/* Some images of the pixels that windows meet. */
+static talc_conv2d_problem compact_problem(const talc_conv2d_problem *p, int64_t images)
+{
+    talc_conv2d_problem compact = *p;
+    compact.N = images;
+    compact.H = p->OH, compact.W = p->OW;
+    compact.stride_h = compact.stride_w = 1;
+    return compact;
+}
+
+typedef struct strided_planes {
+    const talc_conv2d_problem *problem;
+    const char *from;
+    char *to;
+} strided_planes;
+
+/* One plane of x, of the pixels that windows meet. */
+static void gather_task(void *context, int64_t plane, int worker)
+{
+    (void)worker;
+    const strided_planes *s = context;
+    const talc_conv2d_problem *p = s->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const int64_t from_row = p->OH > 1 ? p->stride_h * p->W : 0;
+    talc_cpu_kernels_of(p->dtype)->strided(
+        p->OH, p->OW, 1, s->from + plane * p->H * p->W * size, from_row, p->stride_w,
+        s->to + plane * p->OH * p->OW * size, p->OW, 0, p->H * p->W);
+}
+
+/* One plane of dx. */
+#define SCATTER(constant, suffix, T, A)                                                            \
+    static void scatter_##suffix(const talc_conv2d_problem *p, const T *from, T *to)               \
+    {                                                                                              \
+        for (int64_t h = 0; h < p->H; h++, to += p->W) {                                           \
+            memset(to, 0, (size_t)p->W * sizeof(T));                                               \
+            if (h % p->stride_h != 0 || h / p->stride_h >= p->OH)                                  \
+                continue;                                                                          \
+            for (int64_t w = 0; w < p->OW; w++)                                                    \
+                to[w * p->stride_w] = *from++;                                                     \
+        }                                                                                          \
+    }
+
+TALC_CPU_FLOATS(SCATTER)
+
+static void scatter_task(void *context, int64_t plane, int worker)
+{
+    (void)worker;
+    const strided_planes *s = context;
+    const talc_conv2d_problem *p = s->problem;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    const void *from = s->from + plane * p->OH * p->OW * size;
+    void *to = s->to + plane * p->H * p->W * size;
+    TALC_CPU_CALL(p->dtype, scatter, (p, from, to));
+}
+
 // ---- The algorithm ------------------------------------------------------------------------------
 
 _Static_assert(sizeof(pointwise_plan) <= sizeof((talc_plan *)NULL)->data, "a plan keeps it");
@@ -401,8 +463,8 @@ _Static_assert(sizeof(pointwise_plan) <= sizeof((talc_plan *)NULL)->data, "a pla
 /* Bytes at the start of the workspace that all workers share. */
 static size_t shared_bytes(const pointwise_plan *plan)
 {
-    return plan->packed + plan->transposed + talc_cpu_split_k_bytes(&plan->split_k) +
-           plan->terms_bytes;
+    return plan->compact + plan->packed + plan->transposed +
+           talc_cpu_split_k_bytes(&plan->split_k) + plan->terms_bytes;
 }
 
 const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void *problem,
@@ -414,32 +476,70 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
         return talc_cpu_refuses(p->dtype);
     if (p->KH != 1 || p->KW != 1)
         return "the kernel is not 1x1";
-    if (p->stride_h != 1 || p->stride_w != 1)
-        return "the stride is not 1";
     if (p->pad_top != 0 || p->pad_left != 0 || p->pad_bottom != 0 || p->pad_right != 0)
         return "there is padding";
-    const pointwise_plan planned = talc_cpu_pointwise_plan_of(p, limit);
-    plan->workspace =
-        talc_cpu_workspace(tasks_of(p, &planned), shared_bytes(&planned), planned.slice, limit);
+    const bool strided = p->stride_h != 1 || p->stride_w != 1;
+    const size_t of_image = (size_t)(p->C * p->OH * p->OW) * talc_dtype_size(p->dtype);
+    /* A sum of dw is over all images. */
+    const int64_t fitting = (int64_t)(limit / COMPACT_SHARE / talc_larger(of_image, 1));
+    const int64_t images = strided && !is_weight(p) ? talc_even(p->N, fitting) : p->N;
+    const size_t compact = strided ? talc_cpu_aligned((size_t)images * of_image) : 0;
+    if (compact > 0 && compact >= limit)
+        return "the workspace does not hold the pixels that the stride meets";
+    const talc_conv2d_problem of_pixels = compact_problem(p, images);
+    pointwise_plan planned = talc_cpu_pointwise_plan_of(&of_pixels, limit - compact);
+    planned.images = images;
+    planned.compact = compact;
+    plan->workspace = talc_cpu_workspace(tasks_of(&of_pixels, &planned), shared_bytes(&planned),
+                                         planned.slice, limit);
     if (p->direction == TALC_FORWARD)
         plan->cached = planned.packed;
     talc_plan_store(plan, &planned, sizeof planned);
     return NULL;
 }
 
+static char *behind(void *at, int64_t bytes)
+{
+    return at == NULL ? NULL : (char *)at + bytes;
+}
+
+/* All products of the images at hand, whose factors are set. */
+static talc_status multiply_images(product_context *c, size_t workspace)
+{
+    const talc_conv2d_problem *p = c->problem;
+    const pointwise_plan *plan = c->plan;
+    const size_t workers = (workspace - shared_bytes(plan)) / plan->slice;
+    for (size_t i = 0; i < workers; i++)
+        *(int64_t *)(c->slices + i * plan->slice) = -1;
+    const talc_status status =
+        talc_cpu_parallel_limited(tasks_of(p, plan), (int)workers, product_task, c);
+    return status != TALC_OK || !is_weight(p)
+               ? status
+               : talc_cpu_split_k_sum(&plan->split_k, p, c->arguments);
+}
+
 talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *problem,
                                           const talc_plan *plan, const void *arguments)
 {
     (void)device;
-    const talc_conv2d_problem *p = problem;
-    const talc_conv2d_arguments *a = arguments;
+    const talc_conv2d_problem *whole = problem;
+    const talc_conv2d_arguments *all = arguments;
     const pointwise_plan *planned = talc_plan_data(plan);
+    const bool is_dx = whole->direction == TALC_GRAD_INPUT;
+    const int64_t size = (int64_t)talc_dtype_size(whole->dtype);
+    char *compact = all->base.workspace, *rest = compact + planned->compact;
+    talc_conv2d_problem p = compact_problem(whole, planned->images);
+    talc_conv2d_arguments a = *all;
+    a.base.workspace = rest;
+    if (planned->compact > 0 && is_dx)
+        a.dx = compact;
+    else if (planned->compact > 0)
+        a.x = compact;
     product_context c = {
-        .problem = p, .arguments = a, .plan = planned, .kernels = talc_cpu_kernels_of(p->dtype)
+        .problem = &p, .arguments = &a, .plan = planned, .kernels = talc_cpu_kernels_of(p.dtype)
     };
-    char *rest = a->base.workspace;
-    if (planned->packed > 0 && a->base.cached != NULL) {
-        c.packed = a->base.cached;
+    if (planned->packed > 0 && a.base.cached != NULL) {
+        c.packed = a.base.cached;
     } else if (planned->packed > 0) {
         c.packed = rest;
         rest += planned->packed;
@@ -451,21 +551,36 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     add_factors(&c);
     c.terms = (talc_cpu_term *)(rest + talc_cpu_split_k_bytes(&planned->split_k));
     c.slices = (char *)c.terms + planned->terms_bytes;
-    const int64_t term = planned->in_place ? c.column.term : width_of(p->dtype);
+    const int64_t term = planned->in_place ? c.column.term : width_of(p.dtype);
     for (int64_t k = 0; k < planned->step; k++)
         c.terms[k] = (talc_cpu_term){ (int32_t)(k * c.row.term), (int32_t)(k * term) };
-    if (planned->packed > 0 && !a->base.cached_ready &&
-        talc_cpu_parallel(p->groups * planned->panels, pack_task, &c) != TALC_OK)
+    if (planned->packed > 0 && !a.base.cached_ready &&
+        talc_cpu_parallel(p.groups * planned->panels, pack_task, &c) != TALC_OK)
         return talc_error_status();
     if (planned->transposed > 0 &&
-        talc_cpu_parallel(p->groups * talc_ceil_div(p->OC / p->groups, TRANSPOSED), transpose_task,
+        talc_cpu_parallel(p.groups * talc_ceil_div(p.OC / p.groups, TRANSPOSED), transpose_task,
                           &c) != TALC_OK)
         return talc_error_status();
-    const size_t workers = (plan->workspace - shared_bytes(planned)) / planned->slice;
-    for (size_t i = 0; i < workers; i++)
-        *(int64_t *)(c.slices + i * planned->slice) = -1;
-    const talc_status status =
-        talc_cpu_parallel_limited(tasks_of(p, planned), (int)workers, product_task, &c);
-    return status != TALC_OK || !is_weight(p) ? status
-                                              : talc_cpu_split_k_sum(&planned->split_k, p, a);
+    if (planned->compact == 0)
+        return multiply_images(&c, plan->workspace);
+
+    for (int64_t n = 0; n < whole->N; n += p.N) {
+        p.N = talc_smaller(planned->images, whole->N - n);
+        const int64_t outputs = n * p.OC * p.OH * p.OW, inputs = n * p.C * whole->H * whole->W;
+        strided_planes planes = { whole, compact, behind(all->dx, inputs * size) };
+        a.dy = talc_cpu_at(p.dtype, all->dy, outputs);
+        a.y = behind(all->y, outputs * size);
+        a.residual = talc_cpu_at(p.dtype, all->residual, outputs);
+        add_factors(&c);
+        if (!is_dx) {
+            planes = (strided_planes){ whole, talc_cpu_at(p.dtype, all->x, inputs), compact };
+            if (talc_cpu_parallel(p.N * p.C, gather_task, &planes) != TALC_OK)
+                return talc_error_status();
+        }
+        if (multiply_images(&c, plan->workspace) != TALC_OK)
+            return talc_error_status();
+        if (is_dx && talc_cpu_parallel(p.N * p.C, scatter_task, &planes) != TALC_OK)
+            return talc_error_status();
+    }
+    return TALC_OK;
 }

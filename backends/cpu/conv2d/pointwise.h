@@ -20,6 +20,8 @@ typedef struct pointwise_plan {
     /* bytes of packed weights, of dx's transposed, of the table of terms, and of what each worker
      * has */
     size_t packed, transposed, terms_bytes, slice;
+    size_t compact; /* bytes of the pixels of x or dx that a stride meets, of `images` at a time */
+    int64_t images;
 } pointwise_plan;
 
 static inline bool is_weight(const talc_conv2d_problem *p)
