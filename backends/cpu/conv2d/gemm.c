@@ -106,12 +106,24 @@ static double outside_of(const talc_cpu_axis *axis)
     return 1 - (double)inside / (double)talc_larger(axis->taps * axis->outputs, 1);
 }
 
-/* Ranges of taps that tables are made for: all, and those that begin later or end sooner. */
-static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
+/* Outputs at an end of an axis for which a tap reads nothing but zeros. */
+static int64_t outside_end_of(const talc_cpu_axis *axis)
+{
+    const talc_range first = talc_window_outputs(0, axis->stride, -axis->start, axis->dilation,
+                                                 axis->outputs, axis->extent),
+                     last = talc_window_outputs(axis->taps - 1, axis->stride, -axis->start,
+                                                axis->dilation, axis->outputs, axis->extent);
+    return talc_larger(first.lo, axis->outputs - last.hi);
+}
+
+/* Ranges of taps that tables are made for: all, and those that begin later or end sooner. `across`:
+ * outputs at a place of the axis. Those at an end have to fill a tile. */
+static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis, int64_t across)
 {
     /* An input gradient of one phase may have none. */
     return g->padding_mode == TALC_PADDING_ZEROS && phases_of(g) == 1 && taps_of(g) > 0 &&
-                   axis->taps <= RANGED && outside_of(axis) > 0.03
+                   axis->taps <= RANGED && outside_of(axis) > 0.03 &&
+                   outside_end_of(axis) * across >= TALC_CPU_VECTORS * g->kernels->lanes
                ? talc_larger(2 * axis->taps - 1, 1)
                : 1;
 }
@@ -119,7 +131,12 @@ static int64_t ranges_of(const talc_cpu_gemm *g, const talc_cpu_axis *axis)
 /* Ranges of columns' taps: where zeros around the image are many columns. */
 static int64_t w_ranges_of(const talc_cpu_gemm *g)
 {
-    return g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w) : 1;
+    return g->w.stride == 1 && g->w.dilation >= FOLDED ? ranges_of(g, &g->w, g->h.outputs) : 1;
+}
+
+static int64_t h_ranges_of(const talc_cpu_gemm *g)
+{
+    return ranges_of(g, &g->h, g->w.outputs);
 }
 
 /* Rows of a block: those with which the threads end first, of blocks from half of the outputs that
@@ -214,7 +231,7 @@ static void cut(const talc_cpu_gemm *g, int64_t outputs, int64_t made, bool room
 {
     const int64_t lanes = g->kernels->lanes;
     plan->columns = talc_even(g->w.outputs, talc_larger(outputs, MIN_COLUMNS));
-    plan->h_ranges = roomy ? ranges_of(g, &g->h) : 1;
+    plan->h_ranges = roomy ? h_ranges_of(g) : 1;
     plan->w_ranges = roomy ? w_ranges_of(g) : 1;
     plan->folds = plan->w_ranges > 1 ? talc_ceil_div(plan->columns, g->w.dilation) : 1;
     const int64_t plane = talc_larger(g->h.outputs * g->w.outputs, 1);
@@ -1048,7 +1065,7 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
         .slices = (char *)workspace + plan->terms_bytes + plan->shared_bytes,
         .problem = problem,
         .arguments = arguments,
-        .has_ranges = ranges_of(gemm, &gemm->h) * w_ranges_of(gemm) > 1,
+        .has_ranges = h_ranges_of(gemm) * w_ranges_of(gemm) > 1,
     };
     const size_t all = plan->terms_bytes + plan->shared_bytes;
     const int workers = (int)((workspace_bytes - all) / plan->slice);
