@@ -35,8 +35,9 @@ enum {
     CACHE_SHARE = 2,
     SHARED = 4,
     FILLS = 10,
-    LINE = 16,         /* elements of a cache line of f32 */
-    GATHERED_STEP = 8, /* elements, of which rows are gathered */
+    LINE = 16,             /* elements of a cache line of f32 */
+    GATHERED_STEP = 8,     /* elements, of which rows are gathered */
+    GATHERED_VECTORS = 96, /* of which runs are found */
     ROW_PRODUCTS = 2,
     GATHERS = 2,
     TILE_PRODUCTS = 200,
@@ -745,6 +746,34 @@ static talc_cpu_halo_tile_source source_of(const gemm_context *c, const gemm_blo
     };
 }
 
+/* Where the outputs of a block stand in the halo tile, from its first one on, as runs for the
+ * microkernels' gather. Returns how many tiles they fill; 0 where a vector has too many runs. */
+static int64_t find_runs(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
+                         const gemm_block *b, talc_cpu_runs runs[GATHERED_VECTORS])
+{
+    const int64_t lanes = g->kernels->lanes, count = b->images * b->rows * b->columns;
+    const int64_t tiles = talc_ceil_div(count, TALC_CPU_VECTORS * lanes);
+    if (g->kernels->gather == NULL || tiles * TALC_CPU_VECTORS > GATHERED_VECTORS ||
+        (lanes - 2) / b->columns + 2 > TALC_CPU_RUNS)
+        return 0;
+    memset(runs, 0, (size_t)(tiles * TALC_CPU_VECTORS) * sizeof *runs);
+    for (int64_t first = 0, row = 0; first < count; first += b->columns, row++) {
+        const int64_t at =
+            row / b->rows * plan->halo_tile.image + row % b->rows * plan->halo_tile.w.size - first;
+        const int64_t end = first + b->columns;
+        for (int64_t vector = first / lanes; vector * lanes < end; vector++) {
+            const int64_t lo = talc_larger(first - vector * lanes, 0);
+            const int64_t hi = talc_smaller(end - vector * lanes, lanes);
+            int i = 0;
+            while (runs[vector].lanes[i] != 0)
+                i++;
+            runs[vector].at[i] = (int32_t)(at + vector * lanes);
+            runs[vector].lanes[i] = (uint16_t)((1 << hi) - (1 << lo));
+        }
+    }
+    return tiles;
+}
+
 /* Copies the outputs' elements under each tap of a channel of the halo tile, side by side, in steps
  * that may run over the end of a row: the next one follows, or room. They go to
  * [tile][channel][tap][element of the tile], which the microkernel reads from one end to the other;
@@ -793,13 +822,23 @@ static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64
     }
     const int64_t full = TALC_CPU_VECTORS * c->gemm->kernels->lanes;
     const int64_t taps = g->h.taps * g->w.taps * full;
+    talc_cpu_runs runs[GATHERED_VECTORS];
+    const int64_t tiles = find_runs(g, plan, b, runs);
     char *row = one + (plan->halo_tile.channel + GATHERED_STEP) * size;
     for (int64_t channel = channels.lo; channel < channels.hi; channel++) {
         const talc_cpu_halo_tile_source source = source_of(c, b, from + channel, 1);
         talc_cpu_halo_tile_fill(&plan->halo_tile, &source, one);
-        TALC_CPU_CALL(g->dtype, gather,
-                      (g, plan, b, (const void *)one, (void *)row,
-                       (void *)(halo_tile + channel * taps * size), full, summed * taps));
+        char *to = halo_tile + channel * taps * size;
+        for (int64_t tap = 0; tiles > 0 && tap < g->h.taps * g->w.taps; tap++) {
+            const int64_t at =
+                talc_cpu_halo_tile_tap(&plan->halo_tile, tap / g->w.taps, tap % g->w.taps);
+            g->kernels->gather(runs, tiles, one + at * size, to + tap * full * size, summed * taps);
+        }
+        if (tiles > 0)
+            continue;
+        TALC_CPU_CALL(
+            g->dtype, gather,
+            (g, plan, b, (const void *)one, (void *)row, (void *)to, full, summed * taps));
     }
 }
 

@@ -298,9 +298,35 @@ typedef double pairs __attribute__((vector_size(VECTOR_BYTES)));
     }
 
 TALC_CPU_FLOATS(BY_VECTORS)
+
+#define ADD_RUN_f32(v, lanes, x) (vector_f32) _mm512_mask_loadu_ps((__m512)(v), lanes, x)
+#define ADD_RUN_f64(v, lanes, x)                                                                   \
+    (vector_f64) _mm512_mask_loadu_pd((__m512d)(v), (__mmask8)(lanes), x)
+
+#define GATHER(constant, suffix, T, A)                                                             \
+    static void gather_##suffix(const talc_cpu_runs *runs, int64_t tiles, const void *x, void *y,  \
+                                int64_t to_tile)                                                   \
+    {                                                                                              \
+        enum { LANES = VECTOR_BYTES / sizeof(T) };                                                 \
+        const T *from = x;                                                                         \
+        T *to = y;                                                                                 \
+        for (int64_t tile = 0; tile < tiles; tile++, to += to_tile)                                \
+            EACH(v, TALC_CPU_VECTORS)                                                              \
+            {                                                                                      \
+                vector_##suffix all = { 0 };                                                       \
+                for (int i = 0; i < TALC_CPU_RUNS && runs->lanes[i] != 0; i++)                     \
+                    all = ADD_RUN_##suffix(all, runs->lanes[i], from + runs->at[i]);               \
+                *(stored_##suffix *)(to + v * LANES) = all;                                        \
+                runs++;                                                                            \
+            }                                                                                      \
+    }
+
+TALC_CPU_FLOATS(GATHER)
 #else
 #define by_vectors_f32 each_f32
 #define by_vectors_f64 each_f64
+#define gather_f32     NULL
+#define gather_f64     NULL
 #endif
 
 /* `count` copies of some bytes, from one end of `from` to the other. */
@@ -361,6 +387,7 @@ TALC_CPU_FLOATS(STRIDED)
                 .rows = { 0, ROWS, ROWS, WIDE_ROWS },                                              \
                 .tile = { EACH_SIZE(ENTRY, suffix) },                                              \
                 .strided = strided_##suffix,                                                       \
+                .gather = gather_##suffix,                                                         \
                 .to_lanes = depthwise_to_lanes_##suffix,                                           \
                 .from_lanes = depthwise_from_lanes_##suffix,                                       \
                 .depthwise_sums = depthwise_sums_##suffix,                                         \

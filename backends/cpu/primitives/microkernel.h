@@ -49,6 +49,14 @@ typedef struct talc_cpu_tile {
 
 typedef void talc_cpu_tile_function(const talc_cpu_tile *tile);
 
+/// A vector whose elements stand in up to so many runs of neighbours: those in `lanes` of run i are
+/// at[i] + lane.
+enum { TALC_CPU_RUNS = 4 };
+typedef struct talc_cpu_runs {
+    int32_t at[TALC_CPU_RUNS];
+    uint16_t lanes[TALC_CPU_RUNS]; ///< 0: there are no more runs
+} talc_cpu_runs;
+
 enum { TALC_CPU_LANES = 16, TALC_CPU_DEPTHWISE_TAPS = 12 };
 
 /// A row of `depthwise`'s outputs, of as many planes as a vector has lanes, each in a lane of its
@@ -87,6 +95,10 @@ typedef struct talc_cpu_kernels {
     /// rows `next` elements further on are fetched into the caches.
     void (*strided)(int64_t rows, int64_t count, int64_t ways, const void *from, int64_t from_row,
                     int64_t stride, void *to, int64_t to_row, int64_t to_way, int64_t next);
+    /// Vectors of `from`, TALC_CPU_VECTORS at a time to tiles `to_tile` apart; lanes of no run become
+    /// 0. NULL without masked loads.
+    void (*gather)(const talc_cpu_runs *runs, int64_t tiles, const void *from, void *to,
+                   int64_t to_tile);
     /// Element i of each lane's array, to vector i; and back. Vectors are aligned.
     void (*to_lanes)(const void *const *from, int64_t count, void *to);
     void (*from_lanes)(const void *from, int64_t count, void *const *to);
