@@ -62,6 +62,9 @@ typedef struct talc_build {
     const char *vectors;   ///< instructions of the CPU's convolution: "portable", "avx2", "avx512"
     const char *blas;      ///< OpenBLAS's version and options, or why it cannot be used
     const char *blas_core; ///< the processor that its kernels are for: "SkylakeX"; "none"
+    /// The one whose kernels would have the vectors that those lack; NULL where they have them. Set
+    /// in OPENBLAS_CORETYPE, or by talc unless the program itself has opened OpenBLAS.
+    const char *blas_better_core;
     /// How many threads it multiplies for at once. It holds 128 MiB of address space for each,
     /// little of it as memory.
     int blas_buffers;

@@ -123,6 +123,7 @@ static void read_values(void)
     values.cpu = (talc_vector_units)read_words("TALC_CPU", cpu_words, "", TALC_VECTORS_BEST);
     values.threads = (int)read_number("TALC_THREADS", 1, 1024);
     values.workspace_megabytes = (size_t)read_number("TALC_WORKSPACE_MB", 1, 1048576);
+    values.openblas_core = getenv("OPENBLAS_CORETYPE") != NULL;
     const char *columns = getenv("COLUMNS");
     const long asked = columns == NULL ? 0 : strtol(columns, NULL, 10);
     values.columns = asked >= TALC_MIN_COLUMNS && asked <= INT16_MAX ? (int)asked : 0;

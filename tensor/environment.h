@@ -15,6 +15,8 @@
 ///     LOCAL_RANK         which of the host's processes of a group this is, and so which GPU is its
 ///                        own, as torchrun sets it; else OMPI_COMM_WORLD_LOCAL_RANK, SLURM_LOCALID
 ///     TALC_FUSE          0: modules are applied one by one (nn/fuse.h)
+///     OPENBLAS_CORETYPE  OpenBLAS's own: whose kernels it runs; unset: those with the vectors that
+///                        talc uses
 ///     COLUMNS            how wide tables are (tensor/table.h); a shell's own, so that a value that
 ///                        is no width is unset without a word
 ///
@@ -44,6 +46,7 @@ typedef struct talc_environment_values {
     size_t workspace_megabytes; ///< 0: unset
     char device[24];            ///< "": unset
     bool fuse;                  ///< unless it is 0
+    bool openblas_core;         ///< OPENBLAS_CORETYPE is set
     int columns;                ///< 0: unset
     int local_rank;             ///< -1: unset
     const char *local_rank_of;  ///< the variable that says so

@@ -268,6 +268,9 @@ class Basics(Tool):
     def test_info_names_wider_kernels_of_blas(self):
         if self.json("info")["vectors"] == "portable":
             self.skipTest("a processor without AVX2")
+        free = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+        self.assertNotIn("OPENBLAS_CORETYPE=", talc("info", env=free).stdout)
+        self.assertRegex(talc("info", env=free | {"TALC_CPU": "avx2"}).stdout, "kernels: *(Haswell|Zen|Excavator|Sky|Coop|Sapph)")
         for core, expected in ("Nehalem", True), ("Haswell", False):
             done = talc("info", env=os.environ | {"OPENBLAS_CORETYPE": core, "TALC_CPU": "avx2"})
             if f"kernels: {core}" in done.stdout:

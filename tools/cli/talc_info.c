@@ -124,22 +124,6 @@ static bool show_all(bool json, json_t *array, char reason[256])
     }
 }
 
-/* An OpenBLAS that is older than the processor does not know it by its number, and takes kernels
- * without its vectors. NULL: it has not. */
-static const char *better_core(const talc_build *build)
-{
-    static const char *const wide[] = { "SkylakeX", "Cooperlake", "Sapphirerapids" },
-                             *const narrow[] = { "Haswell", "Zen", "Excavator" };
-    const bool avx512 = strcmp(build->vectors, "avx512") == 0;
-    if ((!avx512 && strcmp(build->vectors, "avx2") != 0) || strcmp(build->blas_core, "none") == 0)
-        return NULL;
-    for (int i = 0; i < 3; i++)
-        if (strcasecmp(build->blas_core, wide[i]) == 0 ||
-            (!avx512 && strcasecmp(build->blas_core, narrow[i]) == 0))
-            return NULL;
-    return avx512 ? "SkylakeX" : "Haswell";
-}
-
 const char *tool_blas_forced(void)
 {
     return getenv("OPENBLAS_CORETYPE") != NULL ? ", forced by OPENBLAS_CORETYPE" : "";
@@ -147,7 +131,6 @@ const char *tool_blas_forced(void)
 
 static void print_build(const talc_build *build)
 {
-    const char *core = better_core(build);
     printf("%stalc %s%s\n", tool_bold(), build->version, tool_plain());
     talc_print_wrapped(stdout, 13, "  compiler   %s", build->compiler);
     talc_print_wrapped(stdout, 13, "  vectors    %s", build->vectors);
@@ -157,11 +140,11 @@ static void print_build(const talc_build *build)
                        "             multiplies for %d threads at once, 128 MiB of address space "
                        "each",
                        build->blas_buffers);
-    if (core != NULL)
+    if (build->blas_better_core != NULL)
         talc_print_wrapped(stdout, 13,
-                           "             does not know this processor: with OPENBLAS_CORETYPE=%s "
-                           "in the environment its kernels use %s",
-                           core, build->vectors);
+                           "             runs narrow kernels: with OPENBLAS_CORETYPE=%s in the "
+                           "environment they use %s",
+                           build->blas_better_core, build->vectors);
     const core_distance cores = core_distance_measure();
     printf("  threads    %d", talc_threads());
     if (cores.most > 0)

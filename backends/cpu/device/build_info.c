@@ -20,5 +20,6 @@ talc_build talc_build_info(void)
                          .blas = missing != NULL ? missing : talc_openblas()->openblas_get_config(),
                          .blas_core =
                              missing != NULL ? "none" : talc_openblas()->openblas_get_corename(),
+                         .blas_better_core = missing != NULL ? NULL : talc_openblas_better_core(),
                          .blas_buffers = talc_openblas_buffers() };
 }

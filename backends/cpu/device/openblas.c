@@ -3,6 +3,8 @@
 #include "backends/cpu/device/openblas.h"
 
 #include "backends/cpu/device/threads.h"
+#include "backends/cpu/primitives/processor.h"
+#include "tensor/environment.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -90,15 +93,59 @@ static void *open_on_one_processor(const char *name)
     return library;
 }
 
+/* The same for another processor than OpenBLAS would take. The environment is another array
+ * meanwhile, which stays, so that threads which read it find either. */
+static void *open_for_core(const char *name, const char *core)
+{
+    enum { MAX_VARIABLES = 1000 };
+    static char setting[64], *with[MAX_VARIABLES + 2];
+    char **const without = environ;
+    int count = 0;
+    while (without != NULL && without[count] != NULL && count <= MAX_VARIABLES)
+        count++;
+    if (count > MAX_VARIABLES)
+        return open_on_one_processor(name);
+    snprintf(setting, sizeof setting, "OPENBLAS_CORETYPE=%s", core);
+    for (int i = 0; i < count; i++)
+        with[i] = without[i];
+    with[count] = setting;
+    environ = with;
+    void *library = open_on_one_processor(name);
+    if (environ == with)
+        environ = without;
+    return library;
+}
+
 /* C has no cast from an object pointer to a function pointer; POSIX has the assignment through
  * one. */
 #define FUNCTION_LOAD(name)                                                                        \
     if (missing == NULL && (*(void **)&blas.call.name = dlsym(library, #name)) == NULL)            \
         missing = #name;
 
-static bool open_library(void)
+static const char *load_functions(void *library)
 {
     const char *missing = NULL;
+    TALC_OPENBLAS_FUNCTIONS(FUNCTION_LOAD)
+    return missing;
+}
+
+const char *talc_openblas_better_core(void)
+{
+    static const char *const wide[] = { "SkylakeX", "Cooperlake", "Sapphirerapids" },
+                             *const narrow[] = { "Haswell", "Zen", "Excavator" };
+    const char *vectors = talc_cpu_microkernels_used()->name;
+    const char *core = blas.call.openblas_get_corename();
+    const bool avx512 = strcmp(vectors, "avx512") == 0;
+    if (!avx512 && strcmp(vectors, "avx2") != 0)
+        return NULL;
+    for (int i = 0; i < 3; i++)
+        if (strcasecmp(core, wide[i]) == 0 || (!avx512 && strcasecmp(core, narrow[i]) == 0))
+            return NULL;
+    return avx512 ? wide[0] : narrow[0];
+}
+
+static bool open_library(void)
+{
     if (!has_capacity(LIBRARY_BYTES + BUFFER_BYTES + MARGIN_BYTES)) {
         snprintf(blas.reason, sizeof blas.reason,
                  "OpenBLAS needs %zu MiB of address space, more than there is",
@@ -108,7 +155,8 @@ static bool open_library(void)
     static const char *const names[] = { "libopenblas.so.0", "libopenblas.so" };
     void *library = NULL;
     const char *error = NULL; /* why one that is there does not open */
-    for (int i = 0; i < 2 && library == NULL && error == NULL; i++) {
+    int i = 0;
+    for (; i < 2 && library == NULL && error == NULL; i++) {
         library = open_on_one_processor(names[i]);
         error = library != NULL ? NULL : dlerror();
         if (error != NULL && strstr(error, "No such file") != NULL)
@@ -120,13 +168,20 @@ static bool open_library(void)
         snprintf(blas.reason, sizeof blas.reason, "OpenBLAS cannot be opened: %s", error);
     if (library == NULL)
         return false;
-    TALC_OPENBLAS_FUNCTIONS(FUNCTION_LOAD)
+    const char *missing = load_functions(library);
+    const char *core = missing == NULL ? talc_openblas_better_core() : NULL;
+    if (core != NULL && !talc_environment()->openblas_core) {
+        (void)dlclose(library);
+        library = open_for_core(names[i - 1], core);
+        missing = library != NULL ? load_functions(library) : "functions";
+    }
     if (missing == NULL) {
         blas.library = library;
         return true;
     }
     snprintf(blas.reason, sizeof blas.reason, "the OpenBLAS found has no %s", missing);
-    (void)dlclose(library);
+    if (library != NULL)
+        (void)dlclose(library);
     return false;
 }
 

@@ -34,6 +34,12 @@ const char *talc_openblas_refuses(void);
 /// Its functions, once talc_openblas_refuses has returned NULL.
 const talc_openblas_functions *talc_openblas(void);
 
+/// The processor whose kernels OpenBLAS had better run, as they have the vectors that talc uses;
+/// NULL where it runs such. An OpenBLAS that is older than the processor does not know it by its
+/// number. talc opens it for another processor then, unless OPENBLAS_CORETYPE says which; what the
+/// program itself has opened stays as it is.
+const char *talc_openblas_better_core(void);
+
 /// How many threads may be in OpenBLAS at once; 0 while it is not open.
 int talc_openblas_buffers(void);
 

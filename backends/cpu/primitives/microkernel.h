@@ -95,8 +95,8 @@ typedef struct talc_cpu_kernels {
     /// rows `next` elements further on are fetched into the caches.
     void (*strided)(int64_t rows, int64_t count, int64_t ways, const void *from, int64_t from_row,
                     int64_t stride, void *to, int64_t to_row, int64_t to_way, int64_t next);
-    /// Vectors of `from`, TALC_CPU_VECTORS at a time to tiles `to_tile` apart; lanes of no run become
-    /// 0. NULL without masked loads.
+    /// Vectors of `from`, TALC_CPU_VECTORS at a time to tiles `to_tile` apart; lanes of no run
+    /// become 0. NULL without masked loads.
     void (*gather)(const talc_cpu_runs *runs, int64_t tiles, const void *from, void *to,
                    int64_t to_tile);
     /// Element i of each lane's array, to vector i; and back. Vectors are aligned.
