@@ -33,7 +33,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
 #pragma unroll
             for (int k = 0; k < Form::ROWS * 4; k++)
                 sums[b][k] = 0;
-        sums_info of_sums = { NO_SCALE, 0, 1 };
+        sums_info of_sums = { NO_SCALE, NO_SCALE, 0, 1 };
         const talc_gemm_tile a = tile_of<Form>(p, t);
         const int k_tiles = a.k_tiles;
         const talc_gemm_steps steps =
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
             ring.wait_full(at);
             const halo_tile_info info = infos[at.stage];
             if (of_sums.exponent == NO_SCALE) {
-                of_sums.exponent = info.exponent;
+                of_sums.exponent = of_sums.highest = info.exponent;
             } else if (info.exponent != of_sums.exponent && info.exponent != NO_SCALE) {
                 /* This halo tile has another scale: takes the sums to it. */
                 products.settle();
@@ -54,8 +54,11 @@ static __device__ __forceinline__ void multiply(const gemm_problem &p, const cha
                     for (int k = 0; k < Form::ROWS * 4; k++)
                         sums[b][k] = sums[b][k] * f * rest;
                 of_sums.exponent = info.exponent;
+                of_sums.highest = max(of_sums.highest, info.exponent);
                 /* NaN where sums may be out of range. */
-                of_sums.underflows = e < -100 || e > 60 ? NAN : of_sums.underflows * f * rest;
+                of_sums.underflows = info.exponent - of_sums.highest < -100 || e > 60
+                                         ? NAN
+                                         : of_sums.underflows * f * rest;
                 of_sums.max_factor = fmaxf(1, of_sums.max_factor * f * rest);
             }
             of_sums.underflows += (float)min(info.underflows, (unsigned)(p.channels * p.taps));

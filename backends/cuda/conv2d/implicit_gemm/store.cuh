@@ -58,11 +58,12 @@ static __device__ __forceinline__ float sum_by_warp(const gemm_problem &p, int g
 
 // ---- Rows of outputs ----------------------------------------------------------------------------
 
-/// About the sums of a tile. `exponent` is that of the scale of the halo tile. `underflows` counts
-/// the elements that underflowed, each multiplied by the factor that sums have been scaled up by
-/// since. `max_factor` is the largest such factor. NaN: the sums are lost.
+/// About the sums of a tile. `exponent` is that of the scale of the halo tile, `highest` the
+/// largest so far, from which sums have been scaled down. `underflows` counts the elements that
+/// underflowed, each multiplied by the factor that sums have been scaled up by since. `max_factor`
+/// is the largest such factor. NaN: the sums are lost.
 struct sums_info {
-    int exponent;
+    int exponent, highest;
     float underflows, max_factor;
 };
 
