@@ -98,36 +98,46 @@ bool talc_check_conv2d_takes(const check_problem *problem, talc_check_kind kind)
     return kind != TALC_CHECK_EXACT || (!is_curved(p) && talc_check_terms(p) + 2 < largest_exact);
 }
 
-/* Makes one of the two factors large and small by turns, along the channels that are summed. The
- * other one is zero where it meets the large ones: weights of every other output channel, or half
- * of each plane. Of dw each sum has one channel of x. */
+/* How large a channel of `count` that are summed is, of one of the two factors: large and small by
+ * turns, or in three steps. */
+static double apart_size(bool steps, int64_t channel, int64_t count)
+{
+    return !steps ? (channel % 2 == 0 ? talc_check_apart_large : talc_check_apart_small)
+           : channel * 3 < count     ? talc_check_apart_small
+           : channel * 3 < 2 * count ? sqrt(talc_check_apart_small * talc_check_apart_large)
+                                     : talc_check_apart_large;
+}
+
+/* The other factor is zero where it meets larger channels than the small ones: weights of every
+ * other output channel, or half of each plane. Of dw each sum has one channel of x. */
 static void set_apart(const talc_conv2d_problem *p, uint64_t seed, double *const of[CHECK_OPERANDS],
                       const check_operand *list)
 {
     const bool is_dx = p->direction == TALC_GRAD_INPUT, is_dw = p->direction == TALC_GRAD_WEIGHT;
     const bool weights = !is_dw && talc_check_bits(seed, 0) % 2 == 0; /* they are large and small */
+    const bool steps = talc_check_bits(seed, 1) % 2 == 0;
     const int first = talc_check_conv2d_read(p->direction, 0),
               second = talc_check_conv2d_read(p->direction, 1);
-    const int64_t plane = is_dx ? p->OH * p->OW : p->H * p->W, channels = is_dx ? p->OC : p->C;
+    const int64_t plane = is_dx ? p->OH * p->OW : p->H * p->W,
+                  summed = (is_dx ? p->OC : p->C) / p->groups;
+    const int apart = weights ? second : first;
     talc_check_fill(of[first], list[first].count, p->dtype, TALC_CHECK_RANDOM, 0, 1, seed);
+    talc_check_leave_zero(of[apart], list[apart].count, p->dtype);
     for (int64_t i = 0; i < list[first].count; i += plane) {
-        const bool large = i / plane % channels % 2 == 0;
-        talc_check_scale(of[first] + i, plane, p->dtype,
-                         weights ? talc_check_apart_second
-                         : large ? talc_check_apart_large
-                                 : talc_check_apart_small);
-        if (weights && large)
+        const double size = apart_size(steps, i / plane % summed, summed);
+        talc_check_scale(of[first] + i, plane, p->dtype, weights ? talc_check_apart_second : size);
+        if (weights && size > talc_check_apart_small)
             talc_check_scale(of[first] + i + plane / 2, plane - plane / 2, p->dtype, 0);
     }
-    const int64_t taps = p->KH * p->KW, of_group = p->C / p->groups;
+    const int64_t taps = p->KH * p->KW, IC = p->C / p->groups;
     for (int64_t i = 0; !is_dw && i < list[second].count; i += taps) {
-        const int64_t oc = i / taps / of_group,
-                      ic = oc / (p->OC / p->groups) * of_group + i / taps % of_group;
-        const bool large = (is_dx ? oc : ic) % 2 == 0, alone = (is_dx ? ic : oc) % 2 != 0;
+        const int64_t oc = i / taps / IC % (p->OC / p->groups), ic = i / taps % IC;
+        const double size = apart_size(steps, is_dx ? oc : ic, summed);
+        const bool alone = (is_dx ? ic : oc) % 2 != 0;
         talc_check_scale(of[second] + i, taps, p->dtype,
-                         weights ? (large ? talc_check_apart_large : talc_check_apart_small)
-                         : large && alone ? 0
-                                          : talc_check_apart_second);
+                         weights                                  ? size
+                         : alone && size > talc_check_apart_small ? 0
+                                                                  : talc_check_apart_second);
     }
     if (is_dw)
         talc_check_scale(of[second], list[second].count, p->dtype, talc_check_apart_second);
@@ -183,7 +193,7 @@ void talc_check_conv2d_fill(const check_problem *problem, talc_check_kind kind, 
                                 ? talc_check_draw_tiny(p->dtype, seed + (uint64_t)count)
                                 : CHECK_TINY_FILLED;
     if (tiny == CHECK_TINY_APART)
-        set_apart(p, talc_check_bits(seed, 10), values->of, list);
+        set_apart(p, talc_check_bits(seed + (uint64_t)count, 10), values->of, list);
     if (tiny == CHECK_TINY_SMALL)
         for (int order = 0; order < 4; order++) {
             const int i = talc_check_conv2d_read(p->direction, order);

@@ -160,8 +160,8 @@ void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int 
             values[i] = talc_check_rounded(dtype, values[i] * scale);
 }
 
-const double talc_check_apart_large = 0x1p60, talc_check_apart_small = 0x1p-110,
-             talc_check_apart_second = 0x1p40, talc_check_apart_added = 0x1p-70;
+const double talc_check_apart_large = 0x1p64, talc_check_apart_small = 0x1p-118,
+             talc_check_apart_second = 0x1p40, talc_check_apart_added = 0x1p-78;
 
 check_tiny talc_check_draw_tiny(talc_dtype dtype, uint64_t seed)
 {
@@ -169,6 +169,12 @@ check_tiny talc_check_draw_tiny(talc_dtype dtype, uint64_t seed)
     return drawn == 0                                              ? CHECK_TINY_FILLED
            : drawn == 1 && talc_check_format(dtype).normal < 1e-30 ? CHECK_TINY_APART
                                                                    : CHECK_TINY_SMALL;
+}
+
+void talc_check_leave_zero(double *values, int64_t count, talc_dtype dtype)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = talc_check_rounded(dtype, values[i] / 2 + copysign(0.5, values[i]));
 }
 
 void talc_check_scale(double *values, int64_t count, talc_dtype dtype, double scale)

@@ -63,15 +63,20 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int factors);
 
 /// What the operands of a product or a convolution are that is checked with TINY data: as these are
-/// filled, all small, or apart: of the first operand some elements are about 2^60 and the others
-/// 2^-110, of the second all 2^40, and what is added 2^-70. A power of two that scales the largest
-/// to 2^14 makes the smallest 0, though they alone may make an output, and it is not denormal.
+/// filled, all small, or apart: of one operand some elements are about 2^64 and others 2^-118, maybe
+/// with some between them, of the other all 2^40, and what is added 2^-78. A power of two that
+/// scales the largest to 2^14 makes the smallest 0, though they alone may make an output, and it is
+/// not denormal.
 typedef enum check_tiny { CHECK_TINY_FILLED, CHECK_TINY_SMALL, CHECK_TINY_APART } check_tiny;
 extern const double talc_check_apart_large, talc_check_apart_small, talc_check_apart_second,
     talc_check_apart_added;
 
 /// One of the three. Types of a narrow range cannot be APART.
 check_tiny talc_check_draw_tiny(talc_dtype dtype, uint64_t seed);
+
+/// Moves numbers in (-1, 1) to magnitudes of 1/2 to 1. Scaled to the smallest of APART they are not
+/// denormal then, which cuBLAS takes for zeros.
+void talc_check_leave_zero(double *values, int64_t count, talc_dtype dtype);
 
 /// Multiplies them by a power of two.
 void talc_check_scale(double *values, int64_t count, talc_dtype dtype, double scale);

@@ -154,6 +154,7 @@ static void set_apart(const product_problem *self, uint64_t seed, double *const 
     const int first = talc_check_bits(seed, 0) % 2 == 0 ? A : B, second = A + B - first;
     talc_check_fill(of[first], list[first].count, p->dtype, TALC_CHECK_RANDOM, 0, 1, seed);
     talc_check_fill(of[second], list[second].count, p->dtype, TALC_CHECK_RANDOM, 0, 1, seed + 1);
+    talc_check_leave_zero(of[first], list[first].count, p->dtype);
     for (int i = A; i <= B; i++) {
         const bool along_k = i == A ? !p->transpose_a : p->transpose_b;
         const int64_t rows = list[i].dims[1], columns = list[i].dims[2];

@@ -198,6 +198,8 @@ const char *const talc_check_conv2d_edges[] = {
     "n1c48h7w7o96k1x1{|_dx}", "n3c66h4w6o8k1x1_bias_tanh", "n1c128h3w32o17k1x1{|_dx}",
     "n1c130h9w11o70k1x1{|_dx}", "n3c96h4w4o48k1x1g3_bias_residual_sigmoid",
     "n1c200h6w6o260k1x1g2_relu{|_dx}",
+    /* Three K tiles of 16 channels in one block; in `tiny` each has its own scale. */
+    "n64c48h28w28o5k1x1", "n64c5h28w28o48k1x1_dx",
 
     /* Chunks of 32 channels of a tap, with a remainder, shared by a cluster of blocks, some of
      * which have none; phases of a stride. */
