@@ -93,26 +93,26 @@ static void *open_on_one_processor(const char *name)
     return library;
 }
 
-/* The same for another processor than OpenBLAS would take. The environment is another array
- * meanwhile, which stays, so that threads which read it find either. */
+/* The same for another processor than OpenBLAS would take. Threads may read the environment
+ * meanwhile, which setenv could move: so another array, that stays, takes its place. */
 static void *open_for_core(const char *name, const char *core)
 {
     enum { MAX_VARIABLES = 1000 };
     static char setting[64], *with[MAX_VARIABLES + 2];
-    char **const without = environ;
-    int count = 0;
-    while (without != NULL && without[count] != NULL && count <= MAX_VARIABLES)
-        count++;
-    if (count > MAX_VARIABLES)
-        return open_on_one_processor(name);
     snprintf(setting, sizeof setting, "OPENBLAS_CORETYPE=%s", core);
-    for (int i = 0; i < count; i++)
-        with[i] = without[i];
-    with[count] = setting;
+    char **from;
+    size_t count;
+    do {
+        from = environ;
+        for (count = 0; from != NULL && from[count] != NULL && count < MAX_VARIABLES; count++)
+            with[count] = from[count];
+        if (count == MAX_VARIABLES)
+            return open_on_one_processor(name);
+        with[count] = setting;
+    } while (from != NULL && memcmp(from, with, count * sizeof *with) != 0);
     environ = with;
     void *library = open_on_one_processor(name);
-    if (environ == with)
-        environ = without;
+    (void)unsetenv("OPENBLAS_CORETYPE");
     return library;
 }
 
@@ -129,14 +129,26 @@ static const char *load_functions(void *library)
     return missing;
 }
 
+/* Whether the processor has what OpenBLAS's kernels for SkylakeX use. */
+static bool has_skylake(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
 const char *talc_openblas_better_core(void)
 {
     static const char *const wide[] = { "SkylakeX", "Cooperlake", "Sapphirerapids" },
                              *const narrow[] = { "Haswell", "Zen", "Excavator" };
     const char *vectors = talc_cpu_microkernels_used()->name;
     const char *core = blas.call.openblas_get_corename();
-    const bool avx512 = strcmp(vectors, "avx512") == 0;
-    if (!avx512 && strcmp(vectors, "avx2") != 0)
+    const bool avx512 = strcmp(vectors, "avx512") == 0 && has_skylake();
+    if (!avx512 && strcmp(vectors, "portable") == 0)
         return NULL;
     for (int i = 0; i < 3; i++)
         if (strcasecmp(core, wide[i]) == 0 || (!avx512 && strcasecmp(core, narrow[i]) == 0))
@@ -173,7 +185,8 @@ static bool open_library(void)
     if (core != NULL && !talc_environment()->openblas_core) {
         (void)dlclose(library);
         library = open_for_core(names[i - 1], core);
-        missing = library != NULL ? load_functions(library) : "functions";
+        library = library != NULL ? library : open_on_one_processor(names[i - 1]);
+        missing = library != NULL ? load_functions(library) : "room";
     }
     if (missing == NULL) {
         blas.library = library;
