@@ -40,7 +40,8 @@ enum {
     ROUND = 128 /* terms */,
     PACKED = 8 /* panels */,
     TRANSPOSED = 64 /* output channels */,
-    COMPACT_SHARE = 8 /* of the workspace limit */
+    COMPACT_SHARE = 8 /* of the workspace limit */,
+    MAX_COMPACT = 16 << 20 /* bytes */
 };
 
 /* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
@@ -481,11 +482,12 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
     const bool strided = p->stride_h != 1 || p->stride_w != 1;
     const size_t of_image = (size_t)(p->C * p->OH * p->OW) * talc_dtype_size(p->dtype);
     /* A sum of dw is over all images. */
-    const int64_t fitting = (int64_t)(limit / COMPACT_SHARE / talc_larger(of_image, 1));
+    const size_t share = limit / COMPACT_SHARE < MAX_COMPACT ? limit / COMPACT_SHARE : MAX_COMPACT;
+    const int64_t fitting = (int64_t)(share / (of_image > 0 ? of_image : 1));
     const int64_t images = strided && !is_weight(p) ? talc_even(p->N, fitting) : p->N;
     const size_t compact = strided ? talc_cpu_aligned((size_t)images * of_image) : 0;
-    if (compact > 0 && compact >= limit)
-        return "the workspace does not hold the pixels that the stride meets";
+    if (compact > 0 && (compact >= limit || (is_weight(p) && compact > MAX_COMPACT)))
+        return "the pixels that the stride meets take too much memory";
     const talc_conv2d_problem of_pixels = compact_problem(p, images);
     pointwise_plan planned = talc_cpu_pointwise_plan_of(&of_pixels, limit - compact);
     planned.images = images;
