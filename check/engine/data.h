@@ -63,10 +63,10 @@ void talc_check_fill(double *values, int64_t count, talc_dtype dtype, talc_check
 void talc_check_make_small(double *values, int64_t count, talc_dtype dtype, int factors);
 
 /// What the operands of a product or a convolution are that is checked with TINY data: as these are
-/// filled, all small, or apart: of one operand some elements are about 2^64 and others 2^-118, maybe
-/// with some between them, of the other all 2^40, and what is added 2^-78. A power of two that
-/// scales the largest to 2^14 makes the smallest 0, though they alone may make an output, and it is
-/// not denormal.
+/// filled, all small, or apart: of one operand some elements are about 2^64 and others 2^-118,
+/// maybe with some between them, of the other all 2^40, and what is added 2^-78. A power of two
+/// that scales the largest to 2^14 makes the smallest 0, though they alone may make an output, and
+/// it is not denormal.
 typedef enum check_tiny { CHECK_TINY_FILLED, CHECK_TINY_SMALL, CHECK_TINY_APART } check_tiny;
 extern const double talc_check_apart_large, talc_check_apart_small, talc_check_apart_second,
     talc_check_apart_added;

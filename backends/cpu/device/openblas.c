@@ -5,6 +5,7 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/processor.h"
 #include "tensor/environment.h"
+#include "tensor/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -94,21 +95,29 @@ static void *open_on_one_processor(const char *name)
 }
 
 /* The same for another processor than OpenBLAS would take. Threads may read the environment
- * meanwhile, which setenv could move: so another array, that stays, takes its place. */
+ * meanwhile, which setenv could move: so another array takes its place, for good. */
 static void *open_for_core(const char *name, const char *core)
 {
     enum { MAX_VARIABLES = 1000 };
-    static char setting[64], *with[MAX_VARIABLES + 2];
-    snprintf(setting, sizeof setting, "OPENBLAS_CORETYPE=%s", core);
+    static char setting[64];
+    char **const with = talc_memory_new((MAX_VARIABLES + 2) * sizeof *with, "the environment");
     char **from;
     size_t count;
+    if (with == NULL) {
+        talc_error_clear();
+        return open_on_one_processor(name);
+    }
+    snprintf(setting, sizeof setting, "OPENBLAS_CORETYPE=%s", core);
     do {
         from = environ;
         for (count = 0; from != NULL && from[count] != NULL && count < MAX_VARIABLES; count++)
             with[count] = from[count];
-        if (count == MAX_VARIABLES)
+        if (count == MAX_VARIABLES) {
+            talc_memory_free(with);
             return open_on_one_processor(name);
+        }
         with[count] = setting;
+        with[count + 1] = NULL;
     } while (from != NULL && memcmp(from, with, count * sizeof *with) != 0);
     environ = with;
     void *library = open_on_one_processor(name);
