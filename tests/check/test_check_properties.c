@@ -120,13 +120,12 @@ static bool may_refuse(int algorithm, int kind)
            (kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING || kind == TALC_CHECK_ADJOINT);
 }
 
-/* Whether an algorithm refuses all relatives: a 1x1 kernel without stride and padding has no
- * strided or padded one that `pointwise` would do, and columns do neither a dilated kernel nor one
- * of 1x1. */
+/* Whether an algorithm refuses all relatives: a 1x1 kernel without padding has no padded one that
+ * `pointwise` would do, and columns do neither a dilated kernel nor one of 1x1. */
 static bool refuses_all(int algorithm, int kind)
 {
     return strcmp(algorithms[algorithm], "pointwise") == 0
-               ? kind == TALC_CHECK_STRIDE || kind == TALC_CHECK_PADDING
+               ? kind == TALC_CHECK_PADDING
                : algorithm == COLUMNS &&
                      (kind == TALC_CHECK_DILATION || kind == TALC_CHECK_POINTWISE);
 }
