@@ -5,7 +5,6 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/processor.h"
 #include "tensor/environment.h"
-#include "tensor/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,25 +94,26 @@ static void *open_on_one_processor(const char *name)
 }
 
 /* The same for another processor than OpenBLAS would take. Threads may read the environment
- * meanwhile, which setenv could move: so another array takes its place, for good. */
+ * meanwhile, which setenv could move: so another array takes its place, for good, even where talc
+ * is unloaded. */
 static void *open_for_core(const char *name, const char *core)
 {
     enum { MAX_VARIABLES = 1000 };
     static char setting[64];
-    char **const with = talc_memory_new((MAX_VARIABLES + 2) * sizeof *with, "the environment");
+    const size_t bytes = (MAX_VARIABLES + 2) * sizeof(char *);
+    char **const with =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     char **from;
     size_t count;
-    if (with == NULL) {
-        talc_error_clear();
+    if (with == MAP_FAILED)
         return open_on_one_processor(name);
-    }
     snprintf(setting, sizeof setting, "OPENBLAS_CORETYPE=%s", core);
     do {
         from = environ;
         for (count = 0; from != NULL && from[count] != NULL && count < MAX_VARIABLES; count++)
             with[count] = from[count];
         if (count == MAX_VARIABLES) {
-            talc_memory_free(with);
+            (void)munmap(with, bytes);
             return open_on_one_processor(name);
         }
         with[count] = setting;
