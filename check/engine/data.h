@@ -78,7 +78,7 @@ check_tiny talc_check_draw_tiny(talc_dtype dtype, uint64_t seed);
 /// denormal then, which cuBLAS takes for zeros.
 void talc_check_leave_zero(double *values, int64_t count, talc_dtype dtype);
 
-/// Multiplies them by a power of two.
+/// Multiplies them by a power of two or 0.
 void talc_check_scale(double *values, int64_t count, talc_dtype dtype, double scale);
 
 /// Makes a quarter of them zeros, of those below 2^20 in magnitude.

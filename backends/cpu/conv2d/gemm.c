@@ -834,11 +834,10 @@ static void fill(const gemm_context *c, const gemm_block *b, int64_t from, int64
                 talc_cpu_halo_tile_tap(&plan->halo_tile, tap / g->w.taps, tap % g->w.taps);
             g->kernels->gather(runs, tiles, one + at * size, to + tap * full * size, summed * taps);
         }
-        if (tiles > 0)
-            continue;
-        TALC_CPU_CALL(
-            g->dtype, gather,
-            (g, plan, b, (const void *)one, (void *)row, (void *)to, full, summed * taps));
+        if (tiles == 0)
+            TALC_CPU_CALL(
+                g->dtype, gather,
+                (g, plan, b, (const void *)one, (void *)row, (void *)to, full, summed * taps));
     }
 }
 

@@ -481,9 +481,9 @@ const char *talc_cpu_conv2d_pointwise_plan(const talc_device *device, const void
         return "there is padding";
     const bool strided = p->stride_h != 1 || p->stride_w != 1;
     const size_t of_image = (size_t)(p->C * p->OH * p->OW) * talc_dtype_size(p->dtype);
-    /* A sum of dw is over all images. */
     const size_t share = limit / COMPACT_SHARE < MAX_COMPACT ? limit / COMPACT_SHARE : MAX_COMPACT;
     const int64_t fitting = (int64_t)(share / (of_image > 0 ? of_image : 1));
+    /* A sum of dw is over all images. */
     const int64_t images = strided && !is_weight(p) ? talc_even(p->N, fitting) : p->N;
     const size_t compact = strided ? talc_cpu_aligned((size_t)images * of_image) : 0;
     if (compact > 0 && (compact >= limit || (is_weight(p) && compact > MAX_COMPACT)))
