@@ -79,12 +79,14 @@ typedef struct talc_cpu_gemm_plan {
     int64_t folds;              ///< groups of a block's columns in a folded halo tile; 1
     int64_t h_ranges, w_ranges; ///< of taps that a table of terms has, of which tiles take those
                                 ///< that reach the image; 1: all
+    bool has_ranges; ///< in a larger workspace, if not in this one: the bits do not depend on it
     bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
                      ///< outputs of no use
     bool direct;     ///< tiles go to y itself, whose rows are whole vectors
     int64_t channel; ///< elements of a channel of what the microkernel reads
     int64_t phase;   ///< elements of the sums of a plane of one phase
     int64_t sums;    ///< elements of a worker's sums, which y gets when they are complete
+    int64_t one;     ///< elements of a channel that is yet to be gathered; 0
     size_t terms_bytes;  ///< of the table of terms, for all workers
     size_t shared_bytes; ///< of the halo tiles that all tasks share; 0: each fills its own
     size_t slice;        ///< bytes of workspace for each worker

@@ -1,0 +1,118 @@
+/// Writing the sums of implicit_gemm's product to y.
+#include "backends/cpu/conv2d/gemm_block.h"
+#include "backends/cpu/primitives/short_copy.h"
+#include "backends/cpu/primitives/target.h"
+
+/* Elements 0 .. count - 1 of `ways` rows of sums in turn, which stand `apart`. */
+#define INTERLEAVE(constant, suffix, T, A)                                                         \
+    static void interleave_##suffix(int64_t count, int64_t ways, const T *restrict sums,           \
+                                    int64_t apart, T *restrict y)                                  \
+    {                                                                                              \
+        if (ways == 2) {                                                                           \
+            for (int64_t i = 0; i < count / 2; i++) {                                              \
+                y[2 * i] = sums[i];                                                                \
+                y[2 * i + 1] = sums[apart + i];                                                    \
+            }                                                                                      \
+            if (count % 2 > 0)                                                                     \
+                y[count - 1] = sums[count / 2];                                                    \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t way = 0; way < ways; way++)                                                   \
+            for (int64_t i = 0; i * ways + way < count; i++)                                       \
+                y[i * ways + way] = sums[way * apart + i];                                         \
+    }
+
+TALC_CPU_FLOATS(INTERLEAVE)
+
+/* The outputs of plane i of a panel of `count`, plane `made` of the group. */
+TALC_TARGET_CLONES
+static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                        const char *sums, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
+    const bool gathered = c->plan->gathered;
+    const bool adjoining = gathered && phases_of(g) == 1 && g->W == b->columns;
+    const int64_t rows = adjoining ? 1 : b->rows, columns = b->columns * (adjoining ? b->rows : 1);
+    const int64_t last =
+        adjoining ? columns : talc_smaller(columns * g->w_phases, g->W - b->column * g->w_phases);
+    const sums_layout layout = layout_of(g, c->plan, b);
+    const int64_t apart = c->plan->phase * count;
+    int64_t first_tile = 0; /* of the row */
+    for (int64_t image = 0; image < b->images; image++) {
+        char *to = y_at(c, b, b->n + image, made, b->row * g->h_phases);
+        for (int64_t row = 0; row < rows; row++) {
+            const int64_t first = image * layout.image + row * layout.row;
+            for (int64_t width;
+                 first >= first_tile + (width = tile_width(layout.all - first_tile, lanes));)
+                first_tile += width;
+            const int64_t ways = talc_smaller(g->h_phases, g->H - (b->row + row) * g->h_phases);
+            for (int64_t way = 0; way < ways; way++, to += g->W * size) {
+                const char *of_row = sums + way * g->w_phases * apart * size;
+                for (int64_t column = 0, tile = first_tile; column < columns;) {
+                    const int64_t width = tile_width(layout.all - tile, lanes);
+                    const int64_t at = first + column - tile;
+                    const int64_t adjacent = talc_smaller(width - at, columns - column);
+                    const char *from = of_row + (tile * count + i * width + at) * size;
+                    if (g->w_phases == 1)
+                        talc_cpu_short_copy(to + column * size, from, (size_t)(adjacent * size));
+                    else
+                        TALC_CPU_CALL(
+                            g->dtype, interleave,
+                            (talc_smaller(adjacent * g->w_phases, last - column * g->w_phases),
+                             g->w_phases, (const void *)from, apart,
+                             (void *)(to + column * g->w_phases * size)));
+                    column += adjacent;
+                    tile += width;
+                }
+            }
+        }
+    }
+}
+
+/* The same of folded columns. */
+TALC_TARGET_CLONES
+static void store_folded(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                         const char *sums, int64_t made)
+{
+    const talc_cpu_gemm *g = c->gemm;
+    const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
+    const sums_layout layout = layout_of(g, c->plan, b);
+    int64_t tile = 0;
+    for (int64_t part = 0; part < b->images * c->plan->folds; part++) {
+        const int64_t group = part % c->plan->folds * layout.row, first = part * layout.image;
+        const int64_t columns = talc_smaller(layout.row, b->columns - group);
+        const int64_t end = end_at(g, c->plan, &layout, first);
+        char *to = y_at(c, b, b->n + part / c->plan->folds, made, b->row) + group * size;
+        if (layout.image > lanes)
+            tile = first;
+        for (int64_t row = 0, column = 0; row < b->rows;) {
+            const int64_t width = tile_width(end - tile, lanes);
+            const char *from = sums + (tile * count + i * width) * size;
+            for (int64_t at = talc_larger(first - tile, 0), adjacent; at < width && row < b->rows;
+                 at += adjacent) {
+                adjacent = talc_smaller(width - at, layout.row - column);
+                if (column < columns)
+                    talc_cpu_short_copy(to + column * size, from + at * size,
+                                        (size_t)(talc_smaller(adjacent, columns - column) * size));
+                column += adjacent;
+                if (column == layout.row) {
+                    column = 0;
+                    row++;
+                    to += g->W * size;
+                }
+            }
+            if (row < b->rows || tile + width == first + layout.image)
+                tile += width;
+        }
+    }
+}
+
+void talc_cpu_gemm_store(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
+                         const char *sums, int64_t made)
+{
+    if (c->plan->folds > 1)
+        store_folded(c, b, i, count, sums, made);
+    else
+        store_plane(c, b, i, count, sums, made);
+}
