@@ -44,11 +44,12 @@ static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem 
                : NULL;
 }
 
-/// Makes what is NaN in some rows and columns of plane n * C + channel of dx again, by its formula
-/// in f64: weights that are not finite make it of zeros around dy.
-void talc_cpu_conv2d_mend(const talc_conv2d_problem *problem,
-                          const talc_conv2d_arguments *arguments, int64_t plane, talc_range rows,
-                          talc_range columns);
+/// Recomputes, in f64, the NaN in some rows and columns of plane n * C + channel of dx. Fast kernels
+/// also multiply weights by the zeros around dy, and one that is not finite then leaves a NaN that
+/// is not part of the gradient.
+void talc_cpu_conv2d_recompute_nan(const talc_conv2d_problem *problem,
+                                   const talc_conv2d_arguments *arguments, int64_t plane,
+                                   talc_range rows, talc_range columns);
 
 /// The gradients of algorithms that have them in a file of their own.
 talc_status talc_cpu_conv2d_reference_gradient(const talc_conv2d_problem *problem,

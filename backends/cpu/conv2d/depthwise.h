@@ -1,7 +1,7 @@
 /// What the forms of `depthwise` share: passes. Private to backends/cpu.
 ///
 /// A pass is a convolution of planes with a stride, a dilation and padding along each axis: the
-/// problem itself, whose x dw reads too, or a phase of dx, over dy. depthwise.c says how they are
+/// problem itself, whose x dw reads too, or a phase of dx, over dy. depthwise_planes.c says how they are
 /// computed.
 #ifndef TALC_BACKENDS_CPU_CONV2D_DEPTHWISE_H
 #define TALC_BACKENDS_CPU_CONV2D_DEPTHWISE_H

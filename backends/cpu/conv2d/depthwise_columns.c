@@ -1,6 +1,6 @@
-/// The form "columns" of `depthwise` (depthwise.c): 3x3 kernels of stride 1 or 2 without dilation.
+/// The form "columns" of `depthwise` (depthwise_planes.c): 3x3 kernels of stride 1 or 2 without dilation.
 /// It reads x itself, down columns of outputs as wide as a vector, whose sums stay in registers
-/// (depthwise_loops.h); a weight over padding is multiplied by zero. dx at stride 1 is the same
+/// (depthwise_columns_loops.h); a weight over padding is multiplied by zero. dx at stride 1 is the same
 /// over dy; at stride 2 pixels with an even number of rows or columns before them have other taps
 /// than the next ones, and a vector of each is interleaved. dw sums the products of columns of dy
 /// with x in nine vectors.
@@ -90,7 +90,7 @@ static inline void prefetch(const void *at, int64_t ahead)
     __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define HIGH(a, b)                                                                                 \
     __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
-#include "backends/cpu/conv2d/depthwise_loops.h"
+#include "backends/cpu/conv2d/depthwise_columns_loops.h"
 
 #define real         double
 #define NAME(x)      x##_f64
@@ -100,7 +100,7 @@ static inline void prefetch(const void *at, int64_t ahead)
 #define ODD(a, b)    __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
 #define LOW(a, b)    __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HIGH(a, b)   __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-#include "backends/cpu/conv2d/depthwise_loops.h"
+#include "backends/cpu/conv2d/depthwise_columns_loops.h"
 
 // ---- One tile -----------------------------------------------------------------------------------
 
@@ -159,10 +159,10 @@ static void plane_tile(const columns_context *c, const columns_tile *tile, int64
             finish_band(c, &band, plane, out, step);
     }
     if (!forward && !talc_cpu_depthwise_is_finite(p->dtype, w, 9))
-        talc_cpu_conv2d_mend(p, c->arguments, plane,
-                             (talc_range){ tile->row, tile->row + tile->rows },
-                             (talc_range){ tile->column * p->stride_w,
-                                           (tile->column + tile->columns) * p->stride_w });
+        talc_cpu_conv2d_recompute_nan(p, c->arguments, plane,
+                                      (talc_range){ tile->row, tile->row + tile->rows },
+                                      (talc_range){ tile->column * p->stride_w,
+                                                    (tile->column + tile->columns) * p->stride_w });
 }
 
 /* Tile i of a plane. Tiles begin at whole vectors, as cache lines that are stored past the caches

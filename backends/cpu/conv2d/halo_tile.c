@@ -24,25 +24,26 @@ static talc_cpu_slots slots_of(const talc_cpu_axis *axis, int64_t outputs)
 
 talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                          talc_padding_mode mode, int64_t rows, int64_t columns,
-                                         int64_t images, bool folded)
+                                         int64_t images, bool segmented)
 {
     talc_cpu_halo_tile halo_tile = { .h = slots_of(h, rows), .w = slots_of(w, columns) };
-    if (folded)
+    if (segmented)
         halo_tile.w =
             (talc_cpu_slots){ talc_ceil_div(columns, w->dilation) + w->taps - 1, 0, w->dilation };
     /* The zeros to the right of a row of the image can be those to the left of the next one, as
      * long as each output has a column of its own. */
     const int64_t left = -w->start, right = halo_tile.w.size - left - w->extent;
     if (mode == TALC_PADDING_ZEROS && w->stride == 1 && columns == w->outputs && left > 0 &&
-        right > 0 && !folded) {
+        right > 0 && !segmented) {
         halo_tile.shared = talc_smaller(talc_smaller(left, right), halo_tile.w.size - columns);
         halo_tile.w.size -= halo_tile.shared;
     }
-    halo_tile.image = halo_tile.h.count * halo_tile.w.count * halo_tile.h.size * halo_tile.w.size;
+    halo_tile.image_stride =
+        halo_tile.h.count * halo_tile.w.count * halo_tile.h.size * halo_tile.w.size;
     /* An odd number of cache lines, so that the channels do not meet in the same sets of the
      * cache. */
-    halo_tile.channel =
-        (talc_ceil_div(images * halo_tile.image + halo_tile.shared, LINE) | 1) * LINE;
+    halo_tile.channel_stride =
+        (talc_ceil_div(images * halo_tile.image_stride + halo_tile.shared, LINE) | 1) * LINE;
     return halo_tile;
 }
 
@@ -118,7 +119,7 @@ static void fill_rows(const talc_cpu_halo_tile_source *s, const slot_row *slot, 
     }
 }
 
-/* Slots of a plane at a stride, or folded ones, `ways` of them that are neighbours in the image.
+/* Slots of a plane at a stride, or segmented ones, `ways` of them that are neighbours in the image.
  * `row` and `column`: coordinates of the first element, of which those of `rows` and `columns` are
  * inside in all of the slots. */
 typedef struct strided_slots {
@@ -171,7 +172,7 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
 {
     const talc_cpu_halo_tile_source *s = source;
     const int64_t size = (int64_t)talc_dtype_size(s->dtype), width = halo_tile->w.size;
-    const bool folded = halo_tile->w.count > 1 && halo_tile->w.shift == 0;
+    const bool segmented = halo_tile->w.count > 1 && halo_tile->w.shift == 0;
     int64_t ways;
     for (int64_t slot = 0; slot < halo_tile->h.count * halo_tile->w.count; slot += ways) {
         const int64_t slot_h = slot / halo_tile->w.count, slot_w = slot % halo_tile->w.count;
@@ -180,7 +181,7 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
         talc_range inside = talc_window_inside(column, s->w.stride, width, s->w.extent);
         const slot_row columns = { column, width, inside, size };
         ways = 1;
-        if (folded && inside.hi - inside.lo == width)
+        if (segmented && inside.hi - inside.lo == width)
             ways = talc_smaller(halo_tile->w.count - slot_w, (s->w.extent - column) / width);
         if (s->w.stride > 1 && s->w.dilation == 1) {
             ways = halo_tile->w.count;
@@ -196,9 +197,10 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
             for (int64_t image = 0; image < s->images; image++) {
                 const char *plane =
                     talc_cpu_at(s->dtype, s->x, channel * s->x_channel + image * s->x_image);
-                char *to = (char *)dst + (channel * halo_tile->channel + image * halo_tile->image +
-                                          slot * halo_tile->h.size * halo_tile->w.size) *
-                                             size;
+                char *to = (char *)dst +
+                           (channel * halo_tile->channel_stride + image * halo_tile->image_stride +
+                            slot * halo_tile->h.size * halo_tile->w.size) *
+                               size;
                 if (s->w.stride == 1 && halo_tile->w.count == 1)
                     fill_rows(s, &columns, row, halo_tile->h.size, plane, to);
                 else
@@ -208,6 +210,7 @@ void talc_cpu_halo_tile_fill(const talc_cpu_halo_tile *halo_tile,
     }
     for (int64_t channel = 0; channel < s->channels && halo_tile->shared > 0; channel++)
         talc_cpu_short_zero(
-            (char *)dst + (channel * halo_tile->channel + s->images * halo_tile->image) * size,
+            (char *)dst +
+                (channel * halo_tile->channel_stride + s->images * halo_tile->image_stride) * size,
             (size_t)(halo_tile->shared * size));
 }

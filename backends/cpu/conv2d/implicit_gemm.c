@@ -9,7 +9,7 @@
 /// stand: w as it is, B as vectors of the halo tile. Each input element is copied once for all
 /// taps, padding and strides are the copy's business, and a tile of y stays in registers for as
 /// many terms as the halo tile has. The halo tiles of small planes are gathered: copied for each
-/// tap, so that vectors cross rows and images. Far dilated columns are folded, and tiles of outputs
+/// tap, so that vectors cross rows and images. Far dilated columns are divided into segments, and tiles of outputs
 /// leave out taps that read nothing but zeros around the image, unless a weight is not finite.
 ///
 /// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every
@@ -19,7 +19,7 @@
 /// 34(3), 2008; offsets in place of the matrix: Dukhan, "The indirect convolution algorithm", arXiv
 /// 1907.02129.
 #include "backends/cpu/primitives/epilogue.h"
-#include "backends/cpu/conv2d/gemm.h"
+#include "backends/cpu/conv2d/implicit_gemm.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/device/threads.h"
@@ -52,8 +52,8 @@ static talc_cpu_gemm forward_of(const talc_conv2d_problem *p, forward *phase)
         .padding_mode = p->padding_mode,
         .N = p->N,
         .groups = p->groups,
-        .made = OC,
-        .summed = IC,
+        .out_channels = OC,
+        .in_channels = IC,
         .H = p->OH,
         .W = p->OW,
         .h = talc_cpu_rows_of(p),

@@ -20,7 +20,7 @@
 /// Sums are in the data's type. Blocks follow from the problem, the workspace limit and the cache,
 /// and so do the splits of dw: every number of threads gives the same bits, another cache or limit
 /// may give others of dw.
-#include "backends/cpu/conv2d/gemm.h"
+#include "backends/cpu/conv2d/implicit_gemm.h"
 #include "backends/cpu/conv2d/split_k.h"
 #include "backends/cpu/conv2d/algorithms.h"
 #include "backends/cpu/primitives/element.h"
@@ -82,8 +82,8 @@ talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
         .dtype = p->dtype,
         .N = p->N,
         .groups = p->groups,
-        .made = IC,
-        .summed = OC,
+        .out_channels = IC,
+        .in_channels = OC,
         .H = p->H,
         .W = p->W,
         .h_phase = phases->h,
@@ -188,10 +188,10 @@ static void add_channels(const talc_conv2d_problem *p, int64_t capacity, int64_t
     const int64_t outputs = plan->rows * plan->columns, tap_blocks = tap_blocks_of(p, plan);
     plan->oc =
         talc_even(p->OC / p->groups, talc_larger(capacity / talc_larger(outputs, TERMS), channels));
-    plan->ic = tap_blocks > 1
-                   ? 1
-                   : talc_even(p->C / p->groups, talc_smaller(capacity / plan->halo_tile.channel,
-                                                              talc_ceil_div(TERMS, taps)));
+    plan->ic = tap_blocks > 1 ? 1
+                              : talc_even(p->C / p->groups,
+                                          talc_smaller(capacity / plan->halo_tile.channel_stride,
+                                                       talc_ceil_div(TERMS, taps)));
     plan->ic_blocks = talc_ceil_div(p->C / p->groups, plan->ic);
     plan->oc_blocks = talc_ceil_div(p->OC / p->groups, plan->oc);
     plan->split_k =
@@ -239,7 +239,7 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
         cut(p, outputs, &plan);
         add_channels(p, capacity, channels, limit, &plan);
         add_bytes(p, &plan);
-        const bool small = plan.halo_tile.channel <= LARGEST_HALO_TILE;
+        const bool small = plan.halo_tile.channel_stride <= LARGEST_HALO_TILE;
         if (small && shared_bytes(&plan) + plan.slice <= limit)
             break;
         if (small && outputs > MIN_OUTPUTS)
@@ -349,12 +349,12 @@ static void add_block(const weight_context *c, const weight_block *b, bool first
             const char *vectors = dy + panel * outputs * width * size;
             talc_cpu_tile tile = { .count = outputs,
                                    .terms = terms,
-                                   .x = { vectors, vectors + outputs * c->kernels->lanes * size },
-                                   .y = sums + (panel * K + first) * width * size,
-                                   .y_step = width,
-                                   .add = !first_block };
+                                   .b = { vectors, vectors + outputs * c->kernels->lanes * size },
+                                   .c = sums + (panel * K + first) * width * size,
+                                   .ldc = width,
+                                   .accumulate = !first_block };
             for (int64_t k = 0; k < count; k++)
-                tile.w[k] = halo_tile + c->taps[first + k] * size;
+                tile.a[k] = halo_tile + c->taps[first + k] * size;
             c->kernels->tile[c->plan->vectors][count](&tile);
         }
 }
@@ -443,7 +443,7 @@ talc_status talc_cpu_implicit_gemm_gradient_run(const talc_conv2d_problem *probl
     for (int64_t ic = 0; ic < planned->ic; ic++)
         for (int64_t kh = 0; kh < planned->kh; kh++)
             for (int64_t kw = 0; kw < planned->kw; kw++)
-                *taps++ = ic * planned->halo_tile.channel +
+                *taps++ = ic * planned->halo_tile.channel_stride +
                           talc_cpu_halo_tile_tap(&planned->halo_tile, kh, kw);
     const size_t slices = (plan->workspace - shared_bytes(planned)) / planned->slice;
     const talc_status status =

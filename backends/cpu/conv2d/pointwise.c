@@ -5,12 +5,12 @@
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j]
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. One factor gives the rows of the
+/// since an image's planes [C/groups, H*W] are the matrix already. One operand gives the rows of the
 /// microkernel's tiles (microkernel.h), which reads it in place; the other gives their columns, and
-/// is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, turned,
-/// channels, of dw output channels, where these fill the vectors better: a tile's sums are then
-/// transposed on their way to the result, and y's weights are packed once for all images and kept
-/// with w for calls to come. A task is a block of rows times a block of columns, of dw for a split
+/// is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, where
+/// these fill the vectors better, the operands are swapped and columns are channels, of dw output
+/// channels: a tile's sums are then transposed on their way to the result, and y's weights are
+/// packed once for all images and kept with w for calls to come. A task is a block of rows times a block of columns, of dw for a split
 /// of the images and pixels (split_k.h); y's bias, residual and activation follow while it is in
 /// cache.
 ///
@@ -26,7 +26,7 @@
 #include "backends/cpu/conv2d/pointwise.h"
 
 #include "backends/cpu/conv2d/algorithms.h"
-#include "backends/cpu/conv2d/gemm.h"
+#include "backends/cpu/conv2d/implicit_gemm.h"
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/short_copy.h"
@@ -36,7 +36,7 @@
 #include <string.h>
 
 enum {
-    LINE = 48 /* bytes, of which panels are multiples */,
+    COPIED = 48 /* bytes at a time, of which panels are multiples */,
     ROUND = 128 /* terms */,
     PACKED = 8 /* panels */,
     TRANSPOSED = 64 /* output channels */,
@@ -44,42 +44,42 @@ enum {
     MAX_COMPACT = 16 << 20 /* bytes */
 };
 
-/* A factor: element i of its rows or columns and term k stand at i*step + k*term, of an image and
- * group that begin `plane` elements from the ones before, of a group alone for w. */
-typedef struct factor {
+/* Element i of its rows or columns and term k stand at i*stride + k*term_stride; images and groups,
+ * of w groups alone, are plane_stride elements apart. */
+typedef struct operand {
     const void *at;
-    int64_t step, term, plane;
-} factor;
+    int64_t stride, term_stride, plane_stride;
+} operand;
 
 typedef struct product_context {
     const talc_conv2d_problem *problem;
     const talc_conv2d_arguments *arguments;
     const pointwise_plan *plan;
     const talc_cpu_kernels *kernels;
-    factor row, column;
+    operand row, column;
     char *packed;     /* weights, [group][panel][term][column]; NULL: tasks pack their columns */
     char *transposed; /* weights, [group][row][term]; NULL: read where they stand */
     talc_cpu_term *terms;
     char *slices;
 } product_context;
 
-/* The factors of y or dx are w and the image, of dw dy and x. */
-static void add_factors(product_context *c)
+/* Those of y or dx are w and the image, of dw dy and x. */
+static void set_operands(product_context *c)
 {
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, P = p->OH * p->OW;
-    factor channels = { a->w, IC, 1, OC * IC }, others = { a->x, 1, P, IC * P };
+    operand channels = { a->w, IC, 1, OC * IC }, others = { a->x, 1, P, IC * P };
     if (p->direction == TALC_GRAD_INPUT) {
-        channels = c->transposed != NULL ? (factor){ c->transposed, OC, 1, OC * IC }
-                                         : (factor){ a->w, 1, IC, OC * IC };
-        others = (factor){ a->dy, 1, P, OC * P };
+        channels = c->transposed != NULL ? (operand){ c->transposed, OC, 1, OC * IC }
+                                         : (operand){ a->w, 1, IC, OC * IC };
+        others = (operand){ a->dy, 1, P, OC * P };
     } else if (is_weight(p)) {
-        channels = (factor){ a->dy, P, 1, OC * P };
-        others = (factor){ a->x, P, 1, IC * P };
+        channels = (operand){ a->dy, P, 1, OC * P };
+        others = (operand){ a->x, P, 1, IC * P };
     }
-    c->row = c->plan->turned ? others : channels;
-    c->column = c->plan->turned ? channels : others;
+    c->row = c->plan->swapped ? others : channels;
+    c->column = c->plan->swapped ? channels : others;
 }
 
 static int64_t tasks_of(const talc_conv2d_problem *p, const pointwise_plan *plan)
@@ -90,31 +90,31 @@ static int64_t tasks_of(const talc_conv2d_problem *p, const pointwise_plan *plan
 
 // ---- Panels -------------------------------------------------------------------------------------
 
-/* Terms 0 .. count - 1 of `columns` columns to panels of `width`. Whole panels may be several, as a
- * term of one is few bytes far from the next. Columns that there are not are zeros. */
+/* Packs `count` terms of `columns` columns into panels of `width`. Several whole panels go in one
+ * pass, to read longer runs. A partial panel is filled up with zeros. */
 #define PACK(constant, suffix, T, A)                                                               \
     TALC_TARGET_CLONES                                                                             \
-    static void pack_##suffix(const T *from, int64_t step, int64_t term, int64_t columns,          \
+    static void pack_##suffix(const T *from, int64_t stride, int64_t term_stride, int64_t columns, \
                               int64_t count, int64_t width, T *to)                                 \
     {                                                                                              \
-        if (step == 1 && columns % width == 0) {                                                   \
-            for (int64_t k = 0; k < count; k++, from += term, to += width)                         \
+        if (stride == 1 && columns % width == 0) {                                                 \
+            for (int64_t k = 0; k < count; k++, from += term_stride, to += width)                  \
                 for (int64_t i = 0; i < columns; i += width)                                       \
-                    for (int64_t j = 0; j < width; j += LINE / (int64_t)sizeof(T))                 \
-                        memcpy(to + i * count + j, from + i + j, LINE);                            \
+                    for (int64_t j = 0; j < width; j += COPIED / (int64_t)sizeof(T))               \
+                        memcpy(to + i * count + j, from + i + j, COPIED);                          \
             return;                                                                                \
         }                                                                                          \
         if (columns < width)                                                                       \
             memset(to, 0, (size_t)(count * width) * sizeof(T));                                    \
-        if (step != 1)                                                                             \
-            talc_cpu_transpose_##suffix(columns, count, from, step, to, width);                    \
-        for (int64_t k = 0; step == 1 && k < count; k++, from += term, to += width)                \
+        if (stride != 1)                                                                           \
+            talc_cpu_transpose_##suffix(columns, count, from, stride, to, width);                  \
+        for (int64_t k = 0; stride == 1 && k < count; k++, from += term_stride, to += width)       \
             talc_cpu_short_copy((char *)to, (const char *)from, (size_t)columns * sizeof(T));      \
     }
 
 TALC_CPU_FLOATS(PACK)
 
-/* The panels whose first column and term are element `at` of the factor. */
+/* The panels whose first column and term are element `at` of the operand. */
 static void pack(const product_context *c, talc_range panels, int64_t at, int64_t count, void *to)
 {
     const talc_dtype dtype = c->problem->dtype;
@@ -122,7 +122,8 @@ static void pack(const product_context *c, talc_range panels, int64_t at, int64_
     const int64_t columns =
         column_at(c->plan, width, panels.hi) - column_at(c->plan, width, panels.lo);
     const void *from = talc_cpu_at(dtype, c->column.at, at);
-    TALC_CPU_CALL(dtype, pack, (from, c->column.step, c->column.term, columns, count, width, to));
+    TALC_CPU_CALL(dtype, pack,
+                  (from, c->column.stride, c->column.term_stride, columns, count, width, to));
 }
 
 /* A panel of a group's weights. */
@@ -135,7 +136,7 @@ static void pack_task(void *context, int64_t task, int worker)
     const int64_t panel = task % plan->panels, g = task / plan->panels;
     const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype);
     pack(c, (talc_range){ panel, panel + 1 },
-         g * c->column.plane + column_at(plan, width, panel) * c->column.step, plan->terms,
+         g * c->column.plane_stride + column_at(plan, width, panel) * c->column.stride, plan->terms,
          c->packed + task * plan->terms * width * size);
 }
 
@@ -160,34 +161,34 @@ typedef struct product_block {
     int64_t row, rows;
     talc_range panels;
     int64_t column, columns;
-    const char *from;   /* the factor of the rows */
-    const char *packed; /* that of the columns */
-    int64_t apart;      /* bytes from one panel to the next */
-    int64_t count;      /* of terms */
-    bool add;           /* to those before */
-    char *to;           /* the first sum */
-    int64_t to_channel; /* elements from one channel's sums to the next, of dw output channels */
-    char *sums;         /* room for some */
+    const char *from;     /* the operand of the rows */
+    const char *packed;   /* that of the columns */
+    int64_t panel_stride; /* bytes from one panel to the next */
+    int64_t count;        /* of terms */
+    bool add;             /* to those before */
+    char *to;             /* the first sum */
+    int64_t to_channel;   /* elements from one channel's sums to the next, of dw output channels */
+    char *sums;           /* room for some */
 } product_block;
 
-/* The factors of a tile: rows lo .. hi - 1, and a panel of columns. */
+/* The operands of a tile: rows lo .. hi - 1, and a panel of columns. */
 static void set_rows(const product_context *c, const product_block *b, talc_range rows,
                      talc_cpu_tile *tile)
 {
-    const int64_t step = c->row.step * (int64_t)talc_dtype_size(c->problem->dtype);
+    const int64_t stride = c->row.stride * (int64_t)talc_dtype_size(c->problem->dtype);
     tile->count = b->count;
     tile->terms = c->terms;
-    tile->next = 0;
-    tile->add = b->add;
-    tile->ends = false;
+    tile->prefetch_distance = 0;
+    tile->accumulate = b->add;
+    tile->epilogue = false;
     for (int64_t i = rows.lo; i < rows.hi; i++)
-        tile->w[i - rows.lo] = b->from + i * step;
+        tile->a[i - rows.lo] = b->from + i * stride;
 }
 
 static void set_columns(const char *columns, int64_t step, talc_cpu_tile *tile)
 {
     for (int64_t v = 0; v < TALC_CPU_VECTORS; v++)
-        tile->x[v] = columns + v * step;
+        tile->b[v] = columns + v * step;
 }
 
 /* Copies `columns` sums of each of `count` rows. */
@@ -211,15 +212,15 @@ static void multiply_rows(const product_context *c, const product_block *b, int6
     const char *x = b->packed;
     char *y = b->to + rows.lo * y_step;
     talc_cpu_tile tile;
-    tile.y_step = b->to_channel;
+    tile.ldc = b->to_channel;
     set_rows(c, b, rows, &tile);
-    tile.ends = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high) && ends;
+    tile.epilogue = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high) && ends;
     tile.bias = talc_cpu_at(c->problem->dtype, c->arguments->bias, oc + rows.lo);
     talc_cpu_tile_function *const multiply = c->kernels->tile[TALC_CPU_VECTORS][count];
     int64_t panel = panels.lo;
-    for (; panel < whole; panel++, x += b->apart, y += width * size) {
+    for (; panel < whole; panel++, x += b->panel_stride, y += width * size) {
         set_columns(x, step, &tile);
-        tile.y = y;
+        tile.c = y;
         multiply(&tile);
     }
     for (int64_t columns; panel < panels.hi; panel++, y += columns * size) {
@@ -227,14 +228,14 @@ static void multiply_rows(const product_context *c, const product_block *b, int6
         const int64_t vectors = talc_ceil_div(columns, lanes);
         const bool partial = columns < vectors * lanes;
         set_columns(x, step, &tile);
-        tile.y = partial ? b->sums : y;
-        tile.y_step = partial ? width : b->to_channel;
+        tile.c = partial ? b->sums : y;
+        tile.ldc = partial ? width : b->to_channel;
         if (partial && b->add)
             copy_rows(b->sums, width * size, y, y_step, count, columns * size);
         c->kernels->tile[vectors][count](&tile);
         if (partial)
             copy_rows(y, y_step, b->sums, width * size, count, columns * size);
-        x += c->plan->in_place ? columns * size : b->apart;
+        x += c->plan->in_place ? columns * size : b->panel_stride;
     }
 }
 
@@ -262,8 +263,9 @@ static void multiply_panel(const product_context *c, const product_block *b, int
         TALC_CPU_CALL(dtype, talc_cpu_transpose,
                       (columns, b->rows, to, b->to_channel, sums, width));
     talc_cpu_tile tile;
-    tile.y_step = width;
-    set_columns(b->packed + (panel - b->panels.lo) * b->apart, c->kernels->lanes * size, &tile);
+    tile.ldc = width;
+    set_columns(b->packed + (panel - b->panels.lo) * b->panel_stride, c->kernels->lanes * size,
+                &tile);
     /* Tiles of few rows read a panel too often for the L2 cache: so all of them meet some terms
      * while these are in the L1 cache. */
     const int64_t round = c->kernels->rows[TALC_CPU_VECTORS] < 8 ? ROUND : b->count;
@@ -273,8 +275,8 @@ static void multiply_panel(const product_context *c, const product_block *b, int
             set_rows(c, b, rows, &tile);
             tile.terms += k;
             tile.count = talc_smaller(round, b->count - k);
-            tile.add = b->add || k > 0;
-            tile.y = b->sums + rows.lo * width * size;
+            tile.accumulate = b->add || k > 0;
+            tile.c = b->sums + rows.lo * width * size;
             c->kernels->tile[talc_ceil_div(columns, c->kernels->lanes)][rows.hi - rows.lo](&tile);
         }
     TALC_CPU_CALL(dtype, talc_cpu_transpose, (b->rows, columns, sums, width, to, b->to_channel));
@@ -286,9 +288,9 @@ static void finish(const product_context *c, const product_block *b, int64_t pla
 {
     const talc_conv2d_problem *p = c->problem;
     const int64_t OC = p->OC / p->groups;
-    const int64_t oc = c->plan->turned ? b->column : b->row;
-    const int64_t pixel = c->plan->turned ? b->row : b->column;
-    const int64_t pixels = c->plan->turned ? b->rows : b->columns;
+    const int64_t oc = c->plan->swapped ? b->column : b->row;
+    const int64_t pixel = c->plan->swapped ? b->row : b->column;
+    const int64_t pixels = c->plan->swapped ? b->rows : b->columns;
     if (p->direction == TALC_FORWARD && talc_cpu_conv2d_has_epilogue(p))
         for (int64_t i = channels.lo; i < channels.hi; i++)
             talc_cpu_conv2d_epilogue_rows(p, c->arguments, plane * OC + oc + i, pixel, 1, pixels);
@@ -299,13 +301,13 @@ static void multiply_block(const product_context *c, const product_block *b, int
 {
     const int64_t row_panels = row_panels_of(c, b), width = width_of(c->problem->dtype);
     double low, high;
-    for (int64_t i = 0; !c->plan->turned && i < row_panels; i++) {
+    for (int64_t i = 0; !c->plan->swapped && i < row_panels; i++) {
         const talc_range rows = rows_at(b, i, row_panels);
         multiply_rows(c, b, plane % c->problem->groups * c->plan->rows + b->row, rows, last);
         if (last && !talc_cpu_conv2d_clamps(c->problem, &low, &high))
             finish(c, b, plane, rows);
     }
-    for (int64_t i = b->panels.lo; c->plan->turned && i < b->panels.hi; i++) {
+    for (int64_t i = b->panels.lo; c->plan->swapped && i < b->panels.hi; i++) {
         const talc_range channels = { column_at(c->plan, width, i) - b->column,
                                       column_at(c->plan, width, i + 1) - b->column };
         multiply_panel(c, b, i, channels);
@@ -322,30 +324,31 @@ static void find_columns(const product_context *c, product_block *b, int64_t pla
     const pointwise_plan *plan = c->plan;
     const talc_dtype dtype = c->problem->dtype;
     const int64_t size = (int64_t)talc_dtype_size(dtype), width = width_of(dtype);
-    const int64_t from = plane * c->column.plane + k * c->column.term;
+    const int64_t from = plane * c->column.plane_stride + k * c->column.term_stride;
     int64_t *packed_key = (int64_t *)slice;
     if (plan->packed > 0) {
         const int64_t g = plane % c->problem->groups;
-        b->apart = plan->terms * width * size;
-        b->packed = c->packed + (g * plan->panels + b->panels.lo) * b->apart + k * width * size;
+        b->panel_stride = plan->terms * width * size;
+        b->packed =
+            c->packed + (g * plan->panels + b->panels.lo) * b->panel_stride + k * width * size;
         return;
     }
     if (plan->in_place) {
-        b->apart = width * size;
+        b->panel_stride = width * size;
         b->packed = talc_cpu_at(dtype, c->column.at, from + b->column);
         return;
     }
-    b->apart = b->count * width * size;
+    b->panel_stride = b->count * width * size;
     b->packed = own;
     if (key >= 0 && *packed_key == key)
         return;
     /* Of all panels but the last two the columns are known to be `width`. */
     for (int64_t i = b->panels.lo, end; i < b->panels.hi; i = end) {
         const int64_t whole =
-            c->column.step == 1 ? talc_smaller(b->panels.hi, plan->panels - 2) : 0;
+            c->column.stride == 1 ? talc_smaller(b->panels.hi, plan->panels - 2) : 0;
         end = talc_between(whole, i + 1, i + PACKED);
-        pack(c, (talc_range){ i, end }, from + column_at(plan, width, i) * c->column.step, b->count,
-             own + (i - b->panels.lo) * b->apart);
+        pack(c, (talc_range){ i, end }, from + column_at(plan, width, i) * c->column.stride,
+             b->count, own + (i - b->panels.lo) * b->panel_stride);
     }
     *packed_key = key;
 }
@@ -356,13 +359,13 @@ static void product_task(void *context, int64_t task, int worker)
     const talc_conv2d_problem *p = c->problem;
     const pointwise_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(p->dtype), width = width_of(p->dtype);
-    const int64_t steps = steps_of(plan);
+    const int64_t k_blocks = k_blocks_of(plan);
     char *slice = c->slices + (size_t)worker * plan->slice;
     product_block b = { .row = task % plan->row_blocks * plan->row_block,
                         .to_channel = is_weight(p) ? p->C / p->groups : p->OH * p->OW,
                         .sums = slice + TALC_CPU_POINTWISE_HEADER };
     task /= plan->row_blocks;
-    char *own = b.sums + (plan->turned ? plan->row_block : TALC_CPU_ROWS) * width * size;
+    char *own = b.sums + (plan->swapped ? plan->row_block : TALC_CPU_ROWS) * width * size;
     const int64_t key = task;
     b.panels.lo = task % plan->column_blocks * plan->panel_block;
     b.panels.hi = talc_smaller(b.panels.lo + plan->panel_block, plan->panels);
@@ -370,12 +373,12 @@ static void product_task(void *context, int64_t task, int worker)
     b.rows = talc_smaller(plan->row_block, plan->rows - b.row);
     b.column = column_at(plan, width, b.panels.lo);
     b.columns = column_at(plan, width, b.panels.hi) - b.column;
-    const int64_t channel = plan->turned ? b.column : b.row;
-    const int64_t other = plan->turned ? b.row : b.column;
+    const int64_t channel = plan->swapped ? b.column : b.row;
+    const int64_t other = plan->swapped ? b.row : b.column;
     const int64_t g = task % p->groups;
 
-    /* A term of dw is a step of an image. */
-    talc_range terms = { 0, steps };
+    /* A term of dw is a block of an image's pixels. */
+    talc_range terms = { 0, k_blocks };
     if (is_weight(p)) {
         const int64_t OC = p->OC / p->groups, split = task / p->groups;
         terms = talc_cpu_split_k_terms(&plan->split_k, split);
@@ -383,19 +386,20 @@ static void product_task(void *context, int64_t task, int worker)
                                    (g * OC + channel) * b.to_channel + other);
     } else {
         const bool forward = p->direction == TALC_FORWARD;
-        const int64_t made = (forward ? p->OC : p->C) / p->groups;
+        const int64_t channels = (forward ? p->OC : p->C) / p->groups;
         b.to = (char *)(forward ? c->arguments->y : c->arguments->dx) +
-               ((task * made + channel) * b.to_channel + other) * size;
+               ((task * channels + channel) * b.to_channel + other) * size;
     }
     for (int64_t term = terms.lo; term < terms.hi; term++) {
-        const int64_t plane = is_weight(p) ? term / steps * p->groups + g : task;
-        const int64_t k = term % steps * plan->step;
-        b.count = talc_smaller(plan->step, plan->terms - k);
+        const int64_t plane = is_weight(p) ? term / k_blocks * p->groups + g : task;
+        const int64_t k = term % k_blocks * plan->k_block;
+        b.count = talc_smaller(plan->k_block, plan->terms - k);
         b.add = term > terms.lo;
-        const int64_t row_plane = is_weight(p) || plan->turned ? plane : g;
+        const int64_t row_plane = is_weight(p) || plan->swapped ? plane : g;
         b.from = talc_cpu_at(p->dtype, c->row.at,
-                             row_plane * c->row.plane + b.row * c->row.step + k * c->row.term);
-        find_columns(c, &b, plane, k, steps == 1 && !is_weight(p) ? key : -1, slice, own);
+                             row_plane * c->row.plane_stride + b.row * c->row.stride +
+                                 k * c->row.term_stride);
+        find_columns(c, &b, plane, k, k_blocks == 1 && !is_weight(p) ? key : -1, slice, own);
         multiply_block(c, &b, plane, term + 1 == terms.hi);
     }
 }
@@ -505,7 +509,7 @@ static char *behind(void *at, int64_t bytes)
     return at == NULL ? NULL : (char *)at + bytes;
 }
 
-/* All products of the images at hand, whose factors are set. */
+/* All products of the images at hand, whose operands are set. */
 static talc_status multiply_images(product_context *c, size_t workspace)
 {
     const talc_conv2d_problem *p = c->problem;
@@ -520,6 +524,66 @@ static talc_status multiply_images(product_context *c, size_t workspace)
                : talc_cpu_split_k_sum(&plan->split_k, p, c->arguments);
 }
 
+/* Where the workspace has what all workers share. */
+static void place_workspace(product_context *c, char *workspace)
+{
+    const talc_conv2d_arguments *a = c->arguments;
+    const pointwise_plan *plan = c->plan;
+    if (plan->packed > 0 && a->base.cached != NULL) {
+        c->packed = a->base.cached;
+    } else if (plan->packed > 0) {
+        c->packed = workspace;
+        workspace += plan->packed;
+    }
+    if (plan->transposed > 0) {
+        c->transposed = workspace;
+        workspace += plan->transposed;
+    }
+    c->terms = (talc_cpu_term *)(workspace + talc_cpu_split_k_bytes(&plan->split_k));
+    c->slices = (char *)c->terms + plan->terms_bytes;
+}
+
+static talc_status prepare_weights(product_context *c)
+{
+    const talc_conv2d_problem *p = c->problem;
+    talc_status status = TALC_OK;
+    if (c->plan->packed > 0 && !c->arguments->base.cached_ready)
+        status = talc_cpu_parallel(p->groups * c->plan->panels, pack_task, c);
+    if (status == TALC_OK && c->plan->transposed > 0)
+        status = talc_cpu_parallel(p->groups * talc_ceil_div(p->OC / p->groups, TRANSPOSED),
+                                   transpose_task, c);
+    return status;
+}
+
+/* Some images of a strided problem from image n on; `p` and `a`, which c refers to, become those of
+ * their pixels. */
+static talc_status multiply_strided(product_context *c, size_t workspace,
+                                    const talc_conv2d_problem *whole,
+                                    const talc_conv2d_arguments *all, int64_t n,
+                                    talc_conv2d_problem *p, talc_conv2d_arguments *a)
+{
+    const bool is_dx = whole->direction == TALC_GRAD_INPUT;
+    const int64_t size = (int64_t)talc_dtype_size(p->dtype);
+    char *compact = all->base.workspace;
+    p->N = talc_smaller(c->plan->images, whole->N - n);
+    const int64_t outputs = n * p->OC * p->OH * p->OW, inputs = n * p->C * whole->H * whole->W;
+    a->dy = talc_cpu_at(p->dtype, all->dy, outputs);
+    a->y = behind(all->y, outputs * size);
+    a->residual = talc_cpu_at(p->dtype, all->residual, outputs);
+    set_operands(c);
+    strided_planes planes =
+        is_dx ? (strided_planes){ whole, compact, behind(all->dx, inputs * size) }
+              : (strided_planes){ whole, talc_cpu_at(p->dtype, all->x, inputs), compact };
+    talc_status status = TALC_OK;
+    if (!is_dx)
+        status = talc_cpu_parallel(p->N * p->C, gather_task, &planes);
+    if (status == TALC_OK)
+        status = multiply_images(c, workspace);
+    if (status == TALC_OK && is_dx)
+        status = talc_cpu_parallel(p->N * p->C, scatter_task, &planes);
+    return status;
+}
+
 talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *problem,
                                           const talc_plan *plan, const void *arguments)
 {
@@ -527,62 +591,27 @@ talc_status talc_cpu_conv2d_pointwise_run(talc_device *device, const void *probl
     const talc_conv2d_problem *whole = problem;
     const talc_conv2d_arguments *all = arguments;
     const pointwise_plan *planned = talc_plan_data(plan);
-    const bool is_dx = whole->direction == TALC_GRAD_INPUT;
-    const int64_t size = (int64_t)talc_dtype_size(whole->dtype);
-    char *compact = all->base.workspace, *rest = compact + planned->compact;
+    char *compact = all->base.workspace;
     talc_conv2d_problem p = compact_problem(whole, planned->images);
     talc_conv2d_arguments a = *all;
-    a.base.workspace = rest;
-    if (planned->compact > 0 && is_dx)
+    a.base.workspace = compact + planned->compact;
+    if (planned->compact > 0 && whole->direction == TALC_GRAD_INPUT)
         a.dx = compact;
     else if (planned->compact > 0)
         a.x = compact;
     product_context c = {
         .problem = &p, .arguments = &a, .plan = planned, .kernels = talc_cpu_kernels_of(p.dtype)
     };
-    if (planned->packed > 0 && a.base.cached != NULL) {
-        c.packed = a.base.cached;
-    } else if (planned->packed > 0) {
-        c.packed = rest;
-        rest += planned->packed;
-    }
-    if (planned->transposed > 0) {
-        c.transposed = rest;
-        rest += planned->transposed;
-    }
-    add_factors(&c);
-    c.terms = (talc_cpu_term *)(rest + talc_cpu_split_k_bytes(&planned->split_k));
-    c.slices = (char *)c.terms + planned->terms_bytes;
-    const int64_t term = planned->in_place ? c.column.term : width_of(p.dtype);
-    for (int64_t k = 0; k < planned->step; k++)
-        c.terms[k] = (talc_cpu_term){ (int32_t)(k * c.row.term), (int32_t)(k * term) };
-    if (planned->packed > 0 && !a.base.cached_ready &&
-        talc_cpu_parallel(p.groups * planned->panels, pack_task, &c) != TALC_OK)
-        return talc_error_status();
-    if (planned->transposed > 0 &&
-        talc_cpu_parallel(p.groups * talc_ceil_div(p.OC / p.groups, TRANSPOSED), transpose_task,
-                          &c) != TALC_OK)
-        return talc_error_status();
-    if (planned->compact == 0)
+    place_workspace(&c, a.base.workspace);
+    set_operands(&c);
+    const int64_t term_stride = planned->in_place ? c.column.term_stride : width_of(p.dtype);
+    for (int64_t k = 0; k < planned->k_block; k++)
+        c.terms[k] =
+            (talc_cpu_term){ (int32_t)(k * c.row.term_stride), (int32_t)(k * term_stride) };
+    talc_status status = prepare_weights(&c);
+    if (status == TALC_OK && planned->compact == 0)
         return multiply_images(&c, plan->workspace);
-
-    for (int64_t n = 0; n < whole->N; n += p.N) {
-        p.N = talc_smaller(planned->images, whole->N - n);
-        const int64_t outputs = n * p.OC * p.OH * p.OW, inputs = n * p.C * whole->H * whole->W;
-        strided_planes planes = { whole, compact, behind(all->dx, inputs * size) };
-        a.dy = talc_cpu_at(p.dtype, all->dy, outputs);
-        a.y = behind(all->y, outputs * size);
-        a.residual = talc_cpu_at(p.dtype, all->residual, outputs);
-        add_factors(&c);
-        if (!is_dx) {
-            planes = (strided_planes){ whole, talc_cpu_at(p.dtype, all->x, inputs), compact };
-            if (talc_cpu_parallel(p.N * p.C, gather_task, &planes) != TALC_OK)
-                return talc_error_status();
-        }
-        if (multiply_images(&c, plan->workspace) != TALC_OK)
-            return talc_error_status();
-        if (is_dx && talc_cpu_parallel(p.N * p.C, scatter_task, &planes) != TALC_OK)
-            return talc_error_status();
-    }
-    return TALC_OK;
+    for (int64_t n = 0; n < whole->N && status == TALC_OK; n += planned->images)
+        status = multiply_strided(&c, plan->workspace, whole, all, n, &p, &a);
+    return status;
 }

@@ -6,13 +6,14 @@
 #include "backends/cpu/primitives/processor.h"
 #include "tensor/extent.h"
 
-enum { TALC_CPU_POINTWISE_HEADER = 64 }; ///< bytes at the start of a worker's slice
+/// Bytes at the start of a worker's slice: the key of the columns that are packed behind them.
+enum { TALC_CPU_POINTWISE_HEADER = 64 };
 
 /* Rows and columns are those of the microkernel's tiles. */
 typedef struct pointwise_plan {
-    bool turned, in_place;        /* the columns are not packed */
+    bool swapped, in_place;       /* the columns are not packed */
     int64_t rows, columns, terms; /* of one image and group */
-    int64_t step;                 /* terms at a time */
+    int64_t k_block;              /* terms at a time: KC of BLIS */
     int64_t panels, last;         /* of columns; the first column of the last one */
     int64_t row_block, row_blocks;
     int64_t panel_block, column_blocks; /* panels of a block */
@@ -45,9 +46,9 @@ static inline int64_t column_at(const pointwise_plan *plan, int64_t width, int64
 }
 
 /* Rounds in which the terms are summed. */
-static inline int64_t steps_of(const pointwise_plan *plan)
+static inline int64_t k_blocks_of(const pointwise_plan *plan)
 {
-    return talc_larger(talc_ceil_div(plan->terms, plan->step), 1);
+    return talc_larger(talc_ceil_div(plan->terms, plan->k_block), 1);
 }
 
 pointwise_plan talc_cpu_pointwise_plan_of(const talc_conv2d_problem *problem, size_t limit);

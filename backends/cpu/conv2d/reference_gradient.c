@@ -60,8 +60,8 @@ static void operands_of(const talc_conv2d_problem *p, const talc_conv2d_argument
     *w = talc_cpu_at(p->dtype, a->w, g * OC * IC * p->KH * p->KW);
 }
 
-void talc_cpu_conv2d_mend(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
-                          int64_t plane, talc_range rows, talc_range columns)
+void talc_cpu_conv2d_recompute_nan(const talc_conv2d_problem *p, const talc_conv2d_arguments *a,
+                                   int64_t plane, talc_range rows, talc_range columns)
 {
     const int64_t ic = plane % (p->C / p->groups);
     const void *dy, *w;

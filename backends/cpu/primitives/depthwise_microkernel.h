@@ -17,7 +17,7 @@ enum { lanes = VECTOR_BYTES / sizeof(real), BLOCK = 16 / sizeof(real) };
 
 /* A vector has a block of each lane whose number has the same remainder modulo BLOCK. Exchanges
  * elements and vectors within blocks, so that vector i has element i of each lane; and back. */
-TALC_ALWAYS_INLINE void TYPED(turn)(vector v[BLOCK])
+TALC_ALWAYS_INLINE void TYPED(transpose_block)(vector v[BLOCK])
 {
 #if defined(DEPTHWISE_QUADS)
     const vector a = LOW_f32(v[0], v[1]), b = LOW_f32(v[2], v[3]);
@@ -52,7 +52,7 @@ TALC_ALWAYS_INLINE void TYPED(to_lanes)(const int blocks, const void *const *fro
     }
     EACH(i, blocks)
     {
-        TYPED(turn)(v[i]);
+        TYPED(transpose_block)(v[i]);
         EACH(k, BLOCK)
         {
             *(vector *)(to + (at + i * BLOCK + k) * lanes) = v[i][k];
@@ -70,7 +70,7 @@ TALC_ALWAYS_INLINE void TYPED(from_lanes)(const int blocks, const real *from, in
         {
             v[i][k] = *(const vector *)(from + (at + i * BLOCK + k) * lanes);
         }
-        TYPED(turn)(v[i]);
+        TYPED(transpose_block)(v[i]);
     }
     EACH(k, BLOCK)
     {
@@ -132,7 +132,7 @@ TALC_ALWAYS_INLINE void TYPED(sum_outputs)(const int outputs, const int step,
             }
         }
     }
-    if (t->ends) {
+    if (t->epilogue) {
         const vector bias = *(const vector *)t->bias;
         EACH(i, outputs)
         {

@@ -40,35 +40,35 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
 #if defined(TALC_UNITS_AVX512)
 #define HOLD(pointer) (void)(pointer)
 #define READ_AGAIN()  __asm__ volatile("" ::: "memory")
-#define ROW(i)        t->w[i]
+#define ROW(i)        t->a[i]
 #else
 #define HOLD(pointer) __asm__("" : "+r"(pointer))
 #define READ_AGAIN()
-#define ROW(i) w[i]
+#define ROW(i) a[i]
 #endif
 
 /* The lesser and the greater of a and b, and b where either is NaN, which compilers do not make of
  * comparisons of vectors. */
 #if defined(TALC_UNITS_AVX512)
 #include <immintrin.h>
-#define LEAST_f32 _mm512_min_ps
-#define MOST_f32  _mm512_max_ps
-#define LEAST_f64 _mm512_min_pd
-#define MOST_f64  _mm512_max_pd
+#define MIN_f32 _mm512_min_ps
+#define MAX_f32 _mm512_max_ps
+#define MIN_f64 _mm512_min_pd
+#define MAX_f64 _mm512_max_pd
 #elif defined(TALC_UNITS_AVX2)
 #include <immintrin.h>
-#define LEAST_f32 _mm256_min_ps
-#define MOST_f32  _mm256_max_ps
-#define LEAST_f64 _mm256_min_pd
-#define MOST_f64  _mm256_max_pd
+#define MIN_f32 _mm256_min_ps
+#define MAX_f32 _mm256_max_ps
+#define MIN_f64 _mm256_min_pd
+#define MAX_f64 _mm256_max_pd
 #else
 #define CHOOSE(a, b, condition)                                                                    \
     ((__typeof__(b))(((__typeof__(a < b))(a) & (condition)) |                                      \
                      ((__typeof__(a < b))(b) & ~(condition))))
-#define LEAST_f32(a, b) CHOOSE(a, b, (a) < (b))
-#define MOST_f32(a, b)  CHOOSE(a, b, (a) > (b))
-#define LEAST_f64       LEAST_f32
-#define MOST_f64        MOST_f32
+#define MIN_f32(a, b) CHOOSE(a, b, (a) < (b))
+#define MAX_f32(a, b) CHOOSE(a, b, (a) > (b))
+#define MIN_f64       MIN_f32
+#define MAX_f64       MAX_f32
 #endif
 
 /* The kernels of a type: `vector` in registers, `stored` at any address of an element. */
@@ -81,8 +81,8 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
     TALC_ALWAYS_INLINE vector_##suffix between_##suffix(vector_##suffix x, T low, T high)          \
     {                                                                                              \
         const vector_##suffix zero = { 0 };                                                        \
-        const vector_##suffix held = MOST_##suffix(zero + low, x);                                 \
-        return LEAST_##suffix(zero + high, held);                                                  \
+        const vector_##suffix held = MAX_##suffix(zero + low, x);                                  \
+        return MIN_##suffix(zero + high, held);                                                    \
     }                                                                                              \
                                                                                                    \
     /* Which of two NaN a sum is differs by tile, so all become the same one. */                   \
@@ -94,51 +94,51 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
     TALC_ALWAYS_INLINE void tile_##suffix(const int vectors, const int rows,                       \
                                           const talc_cpu_tile *t)                                  \
     {                                                                                              \
-        const T *w[ROWS], *x[TALC_CPU_VECTORS];                                                    \
-        const T *next = (const T *)t->x[0] + t->next;                                              \
-        T *y = t->y;                                                                               \
-        vector_##suffix sums[ROWS][TALC_CPU_VECTORS], b[TALC_CPU_VECTORS];                         \
+        const T *a[ROWS], *b[TALC_CPU_VECTORS];                                                    \
+        const T *next = (const T *)t->b[0] + t->prefetch_distance;                                 \
+        T *c = t->c;                                                                               \
+        vector_##suffix sums[ROWS][TALC_CPU_VECTORS], loaded[TALC_CPU_VECTORS];                    \
         EACH(v, vectors)                                                                           \
         {                                                                                          \
-            x[v] = t->x[v];                                                                        \
+            b[v] = t->b[v];                                                                        \
         }                                                                                          \
         EACH(i, rows)                                                                              \
         {                                                                                          \
-            w[i] = t->w[i];                                                                        \
-            HOLD(w[i]);                                                                            \
+            a[i] = t->a[i];                                                                        \
+            HOLD(a[i]);                                                                            \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
                 sums[i][v] = (vector_##suffix){ 0 };                                               \
             }                                                                                      \
         }                                                                                          \
-        if (t->add)                                                                                \
+        if (t->accumulate)                                                                         \
             EACH(i, rows)                                                                          \
             {                                                                                      \
                 EACH(v, vectors)                                                                   \
                 {                                                                                  \
-                    sums[i][v] = ((const stored_##suffix *)(y + i * t->y_step))[v];                \
+                    sums[i][v] = ((const stored_##suffix *)(c + i * t->ldc))[v];                   \
                 }                                                                                  \
             }                                                                                      \
         const talc_cpu_term *end = t->terms + t->count;                                            \
         for (const talc_cpu_term *term = t->terms; term < end; term++) {                           \
-            const int64_t at = term->w, from = term->x;                                            \
+            const int64_t of_a = term->a, of_b = term->b;                                          \
             READ_AGAIN();                                                                          \
             if (VECTOR_BYTES < 64)                                                                 \
-                __builtin_prefetch(next + from);                                                   \
+                __builtin_prefetch(next + of_b);                                                   \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
-                b[v] = *(const stored_##suffix *)(x[v] + from);                                    \
+                loaded[v] = *(const stored_##suffix *)(b[v] + of_b);                               \
             }                                                                                      \
             EACH(i, rows)                                                                          \
             {                                                                                      \
                 const T *row = ROW(i);                                                             \
                 EACH(v, vectors)                                                                   \
                 {                                                                                  \
-                    sums[i][v] += row[at] * b[v];                                                  \
+                    sums[i][v] += row[of_a] * loaded[v];                                           \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
-        if (t->ends)                                                                               \
+        if (t->epilogue)                                                                           \
             EACH(i, rows)                                                                          \
             {                                                                                      \
                 const T bias = t->bias == NULL ? -(T)0 : ((const T *)t->bias)[i];                  \
@@ -151,7 +151,7 @@ enum { VECTOR_BYTES = 16, WIDE_ROWS = 4, ROWS = 6, DEPTHWISE_OUTPUTS = 14 };
         {                                                                                          \
             EACH(v, vectors)                                                                       \
             {                                                                                      \
-                ((stored_##suffix *)(y + i * t->y_step))[v] = one_nan_##suffix(sums[i][v]);        \
+                ((stored_##suffix *)(c + i * t->ldc))[v] = one_nan_##suffix(sums[i][v]);           \
             }                                                                                      \
         }                                                                                          \
     }

@@ -25,24 +25,25 @@
 
 /// Where a term of a sum finds its elements, counted in elements from those of the first term.
 typedef struct talc_cpu_term {
-    int32_t w, x;
+    int32_t a, b;
 } talc_cpu_term;
 
+/// As many rows as any tile has, the largest MR of BLIS, and as many vectors: NR.
 enum { TALC_CPU_ROWS = 12, TALC_CPU_VECTORS = 3 };
 
-/// y[i][v] = (add ? y[i][v] : 0) + sum over terms t of w[i][terms[t].w] * x[v][terms[t].x], and
-/// where it `ends` that plus bias[i], of which there may be none, between `low` and `high`.
+/// c[i][v] = (accumulate ? c[i][v] : 0) + sum over terms t of a[i][terms[t].a] * b[v][terms[t].b],
+/// with `epilogue` that plus bias[i], of which there may be none, between `low` and `high`.
 typedef struct talc_cpu_tile {
     int64_t count;
     const talc_cpu_term *terms;
-    const void *w[TALC_CPU_ROWS];
-    const void *x[TALC_CPU_VECTORS];
-    /// Elements from those of x[0] to what is fetched into the L1 cache beside them, where vectors
-    /// have fewer than 64 bytes.
-    int64_t next;
-    void *y;
-    int64_t y_step; ///< elements from a row of y to the next
-    bool add, ends;
+    const void *a[TALC_CPU_ROWS];
+    const void *b[TALC_CPU_VECTORS];
+    /// Elements from those of b[0] to what is prefetched into the L1 cache beside them, where
+    /// vectors have fewer than 64 bytes.
+    int64_t prefetch_distance;
+    void *c;
+    int64_t ldc; ///< elements from a row of c to the next
+    bool accumulate, epilogue;
     const void *bias;
     double low, high;
 } talc_cpu_tile;
@@ -65,14 +66,14 @@ enum { TALC_CPU_LANES = 16, TALC_CPU_DEPTHWISE_TAPS = 12 };
 ///     y[q*y_step] = sum over r < rows, k < taps, in order, of w[r][w_first + k*w_tap]
 ///                   * x[r][x_first + k*x_tap + q*x_step],      q < outputs
 ///
-/// and where it `ends` that plus `bias`, between `low` and `high`. x_first, x_tap, w_first and
+/// with `epilogue` that plus `bias`, between `low` and `high`. x_first, x_tap, w_first and
 /// w_tap count elements, x_step and y_step vectors.
 typedef struct talc_cpu_depthwise_sums {
     int64_t outputs, rows, taps;
     const void *const *x, *const *w;
     int64_t x_first, x_tap, x_step, w_first, w_tap, y_step;
     void *y;
-    bool ends;
+    bool epilogue;
     const void *bias;
     double low, high;
 } talc_cpu_depthwise_sums;

@@ -18,11 +18,11 @@ typedef int32_t index_f32 __attribute__((vector_size(16)));
 typedef int64_t index_f64 __attribute__((vector_size(32)));
 
 /* Four rows that lie `ld` apart to four columns that lie `to_ld` apart. */
-#define TURN(constant, suffix, T, A)                                                               \
+#define TRANSPOSE_BLOCK(constant, suffix, T, A)                                                    \
     typedef T quad_##suffix                                                                        \
         __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));                \
                                                                                                    \
-    static inline void turn_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)              \
+    static inline void transpose_block_##suffix(const T *from, int64_t ld, T *to, int64_t to_ld)   \
     {                                                                                              \
         const quad_##suffix r0 = *(const quad_##suffix *)from;                                     \
         const quad_##suffix r1 = *(const quad_##suffix *)(from + ld);                              \
@@ -38,7 +38,7 @@ typedef int64_t index_f64 __attribute__((vector_size(32)));
         *(quad_##suffix *)(to + 3 * to_ld) = MIX(index_##suffix, c, d, 2, 3, 6, 7);                \
     }
 
-TALC_CPU_FLOATS(TURN)
+TALC_CPU_FLOATS(TRANSPOSE_BLOCK)
 
 /* to[column][row] = from[row][column]. Columns go a few lines at a time, as either side may have
  * its rows in the same sets of the cache. */
@@ -52,8 +52,8 @@ TALC_CPU_FLOATS(TURN)
                 int64_t column = first;                                                            \
                 if (row + 4 <= rows)                                                               \
                     for (; column + 4 <= last; column += 4)                                        \
-                        turn_##suffix(from + row * ld + column, ld, to + column * to_ld + row,     \
-                                      to_ld);                                                      \
+                        transpose_block_##suffix(from + row * ld + column, ld,                     \
+                                                 to + column * to_ld + row, to_ld);                \
                 for (int64_t i = row; i < talc_smaller(row + 4, rows); i++)                        \
                     for (int64_t j = column; j < last; j++)                                        \
                         to[j * to_ld + i] = from[i * ld + j];                                      \
@@ -64,7 +64,7 @@ TALC_CPU_FLOATS(TURN)
 TALC_CPU_FLOATS(TRANSPOSE)
 
 #undef TRANSPOSE
-#undef TURN
+#undef TRANSPOSE_BLOCK
 #undef MIX
 
 #endif

@@ -1,7 +1,7 @@
 /// The implicit matrix product behind `implicit_gemm`, which serves y and dx. Private to
 /// backends/cpu.
-#ifndef TALC_BACKENDS_CPU_CONV2D_GEMM_H
-#define TALC_BACKENDS_CPU_CONV2D_GEMM_H
+#ifndef TALC_BACKENDS_CPU_CONV2D_IMPLICIT_GEMM_H
+#define TALC_BACKENDS_CPU_CONV2D_IMPLICIT_GEMM_H
 
 #include "backends/cpu/conv2d/halo_tile.h"
 #include "backends/cpu/primitives/processor.h"
@@ -34,13 +34,13 @@ typedef struct talc_cpu_gemm {
     talc_dtype dtype;
     talc_padding_mode padding_mode;
     int64_t N, groups;
-    int64_t made, summed; ///< planes of y and x in a group
-    int64_t H, W;         ///< extents of y
-    talc_cpu_axis h, w;   ///< outputs are those of one phase, taps all positions of a window
+    int64_t out_channels, in_channels; ///< of y and x in a group; x is dy where y is dx
+    int64_t H, W;                      ///< extents of y
+    talc_cpu_axis h, w; ///< outputs are those of one phase, taps all positions of a window
     int64_t h_phases, w_phases;
     const talc_cpu_phase *h_phase, *w_phase;
     struct {
-        int64_t group, made, summed; ///< elements from one to the next
+        int64_t group_stride, out_stride, in_stride; ///< elements from one to the next
     } weight;
 } talc_cpu_gemm;
 
@@ -70,32 +70,33 @@ talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
                                               talc_cpu_input_phases *phases);
 
 /// How it is divided. A task is a block of outputs of one image, or of several small ones, times a
-/// block of planes made.
+/// block of output channels.
 typedef struct talc_cpu_gemm_plan {
-    int64_t rows, columns, images, made; ///< of a block
-    int64_t row_blocks, column_blocks, image_blocks, made_blocks;
-    int64_t summed; ///< planes in a halo tile
+    int64_t rows, columns, images, out_channels; ///< of a block
+    int64_t row_blocks, column_blocks, image_blocks, out_blocks;
+    int64_t in_channels; ///< in a halo tile
     talc_cpu_halo_tile halo_tile;
-    int64_t folds;              ///< groups of a block's columns in a folded halo tile; 1
+    int64_t segments;           ///< of a block's columns in a segmented halo tile; 1
     int64_t h_ranges, w_ranges; ///< of taps that a table of terms has, of which tiles take those
                                 ///< that reach the image; 1: all
-    bool has_ranges; ///< in a larger workspace, if not in this one: the bits do not depend on it
+    bool has_ranges; ///< of taps, where the workspace has capacity for their tables; sums end alike
+                     ///< without it, so that bits do not depend on the workspace
     bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
                      ///< outputs of no use
-    bool direct;     ///< tiles go to y itself, whose rows are whole vectors
-    int64_t channel; ///< elements of a channel of what the microkernel reads
-    int64_t phase;   ///< elements of the sums of a plane of one phase
-    int64_t sums;    ///< elements of a worker's sums, which y gets when they are complete
-    int64_t one;     ///< elements of a channel that is yet to be gathered; 0
-    size_t terms_bytes;  ///< of the table of terms, for all workers
-    size_t shared_bytes; ///< of the halo tiles that all tasks share; 0: each fills its own
-    size_t slice;        ///< bytes of workspace for each worker
+    bool stores_to_y;         ///< tiles go to y itself, whose rows are whole vectors
+    int64_t channel_stride;   ///< elements of a channel of what the microkernel reads
+    int64_t phase_elements;   ///< sums of a plane of one phase
+    int64_t sums_elements;    ///< sums of a worker, which y gets when they are complete
+    int64_t staging_elements; ///< from which a worker gathers a channel; 0: it gathers none
+    size_t terms_bytes;       ///< of the table of terms, for all workers
+    size_t shared_bytes;      ///< of the halo tiles that all tasks share; 0: each fills its own
+    size_t slice;             ///< bytes of workspace for each worker
 } talc_cpu_gemm_plan;
 
 /// A plan within the limit, or the one of the smallest halo tile.
 void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gemm_plan *plan);
 
-/// Workspace for as many workers as there are threads, tasks and room under the limit.
+/// Workspace for as many workers as there are threads and tasks, and as the limit has space for.
 size_t talc_cpu_gemm_workspace(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                                size_t limit);
 
@@ -105,7 +106,7 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
 
 /// Runs it for a problem. Forward, y has one phase, and gets the problem's bias, residual and
 /// activation. An input gradient, dx, is a sum over elements of dy alone: what becomes NaN, maybe
-/// by a weight that is not finite times a zero around them, is made again.
+/// by a weight that is not finite times a zero around them, is recomputed.
 talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
                               const void *x, const void *w, void *y, void *workspace,
                               size_t workspace_bytes, const talc_conv2d_problem *problem,

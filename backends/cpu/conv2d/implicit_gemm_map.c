@@ -1,5 +1,5 @@
 /// Who computes which output in implicit_gemm's product.
-#include "backends/cpu/conv2d/gemm_block.h"
+#include "backends/cpu/conv2d/implicit_gemm_block.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +15,10 @@ static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
 {
     const gemm_map *m = (const gemm_map *)map->data.bytes;
     const talc_cpu_gemm *g = &m->gemm;
-    const int64_t lanes = g->kernels->lanes, made_blocks = m->plan.made_blocks;
+    const int64_t lanes = g->kernels->lanes, out_blocks = m->plan.out_blocks;
     const gemm_block b =
-        block_of(g, &m->plan, numbers[TASK] / made_blocks, numbers[TASK] % made_blocks);
-    if (numbers[PANEL] >= panels_of(g, b.made_count))
+        block_of(g, &m->plan, numbers[TASK] / out_blocks, numbers[TASK] % out_blocks);
+    if (numbers[PANEL] >= panels_of(g, b.out_channels))
         return -1;
     const talc_range panel = panel_at(g, &b, numbers[PANEL]);
     const sums_layout layout = layout_of(g, &m->plan, &b);
@@ -30,15 +30,17 @@ static int64_t map_element(const talc_owner_map *map, const int64_t numbers[])
     if (panel.lo + numbers[PLANE] >= panel.hi || numbers[VECTOR] * lanes >= width)
         return -1;
     at += numbers[VECTOR] * lanes + numbers[LANE];
-    const int64_t folds = m->plan.folds, part = at / layout.image, image = part / folds;
-    const int64_t phase = numbers[PHASE], row = at % layout.image / layout.row;
-    const int64_t column = part % folds * layout.row + at % layout.image % layout.row;
+    const int64_t segments = m->plan.segments, part = at / layout.part_stride,
+                  image = part / segments;
+    const int64_t phase = numbers[PHASE], row = at % layout.part_stride / layout.row_stride;
+    const int64_t column =
+        part % segments * layout.row_stride + at % layout.part_stride % layout.row_stride;
     const int64_t h = (b.row + row) * g->h_phases + phase / g->w_phases;
     const int64_t w = column * g->w_phases + phase % g->w_phases;
     if (image >= b.images || row >= b.rows || column >= b.columns || h >= g->H ||
         b.column * g->w_phases + w >= g->W)
         return -1;
-    return element_at(g, &b, b.n + image, b.made + panel.lo + numbers[PLANE], h) + w;
+    return element_at(g, &b, b.n + image, b.out_channel + panel.lo + numbers[PLANE], h) + w;
 }
 
 void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
@@ -47,25 +49,27 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
     _Static_assert(sizeof(gemm_map) <= sizeof map->data, "a map keeps it");
     const talc_cpu_kernels *kernels = gemm->kernels;
     const int64_t all = width_of(gemm, plan, plan->images, plan->rows, plan->columns);
-    const int64_t taps = taps_of(gemm), halo_tiles = talc_ceil_div(gemm->summed, plan->summed);
+    const int64_t taps = taps_of(gemm),
+                  halo_tiles = talc_ceil_div(gemm->in_channels, plan->in_channels);
     const int64_t full = TALC_CPU_VECTORS * kernels->lanes;
-    const int64_t parts = plan->images * plan->folds;
-    const int64_t tiles = plan->direct
+    const int64_t parts = plan->images * plan->segments;
+    const int64_t tiles = plan->stores_to_y
                               ? plan->images * talc_ceil_div(plan->rows * plan->columns, full)
-                          : plan->folds > 1 ? parts * talc_ceil_div(all / parts, full)
-                                            : talc_ceil_div(all, full) + 1;
+                          : plan->segments > 1 ? parts * talc_ceil_div(all / parts, full)
+                                               : talc_ceil_div(all, full) + 1;
     *map = (talc_owner_map){
         .levels = LEVELS,
         .level = { [TASK] = { "task", TALC_LEVEL_TASK, tasks_of(gemm, plan) },
-                   [PANEL] = { "panel", TALC_LEVEL_TILE, panels_of(gemm, plan->made) },
+                   [PANEL] = { "panel", TALC_LEVEL_TILE, panels_of(gemm, plan->out_channels) },
                    [PLANE] = { "row", TALC_LEVEL_REGISTER, kernels->rows[TALC_CPU_VECTORS] },
                    [TILE] = { "tile", TALC_LEVEL_TILE, tiles },
                    [VECTOR] = { "vector", TALC_LEVEL_VECTOR, TALC_CPU_VECTORS },
                    [LANE] = { "lane", TALC_LEVEL_LANE, kernels->lanes },
                    [PHASE] = { "phase", TALC_LEVEL_SEQUENCE, phases_of(gemm) } },
         .loops = 2,
-        .loop = { { "halo tile", TALC_LOOP_CHANNEL, plan->summed, halo_tiles, TALC_LEVEL_SEQUENCE },
-                  { "channel", TALC_LOOP_CHANNEL, 1, plan->summed, TALC_LEVEL_SEQUENCE } },
+        .loop = { { "halo tile", TALC_LOOP_CHANNEL, plan->in_channels, halo_tiles,
+                    TALC_LEVEL_SEQUENCE },
+                  { "channel", TALC_LOOP_CHANNEL, 1, plan->in_channels, TALC_LEVEL_SEQUENCE } },
         .element = map_element,
     };
     if (phases_of(gemm) == 1 && gemm->h_phase->weight_step > 0)
@@ -73,7 +77,8 @@ void talc_cpu_gemm_map(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan
     snprintf(map->text, sizeof map->text,
              "blocks of %lld x %lld outputs, images: %lld, channels: %lld; %s of %lld x %lld",
              (long long)plan->rows, (long long)plan->columns, (long long)plan->images,
-             (long long)plan->made, plan->gathered ? "gathered from a halo tile" : "halo tile",
+             (long long)plan->out_channels,
+             plan->gathered ? "gathered from a halo tile" : "halo tile",
              (long long)(plan->halo_tile.h.count * plan->halo_tile.h.size),
              (long long)(plan->halo_tile.w.count * plan->halo_tile.w.size));
     gemm_map own = { *gemm, *plan };

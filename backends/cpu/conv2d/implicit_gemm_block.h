@@ -1,14 +1,15 @@
 /// What the files of implicit_gemm's product share: its blocks, and where a block's sums stand.
 /// Private to backends/cpu.
-#ifndef TALC_BACKENDS_CPU_CONV2D_GEMM_BLOCK_H
-#define TALC_BACKENDS_CPU_CONV2D_GEMM_BLOCK_H
+#ifndef TALC_BACKENDS_CPU_CONV2D_IMPLICIT_GEMM_BLOCK_H
+#define TALC_BACKENDS_CPU_CONV2D_IMPLICIT_GEMM_BLOCK_H
 
-#include "backends/cpu/conv2d/gemm.h"
-#include "backends/cpu/primitives/element.h"
+#include "backends/cpu/conv2d/implicit_gemm.h"
 #include "tensor/extent.h"
 
-enum { TALC_CPU_GATHERED_STEP = 8 }; ///< elements, of which rows are gathered
+/// Elements that gathering copies at a time; it may write as many behind a row.
+enum { TALC_CPU_GATHERED_STEP = 8 };
 
+/* What the tasks of a product share. */
 typedef struct gemm_context {
     const talc_cpu_gemm *gemm;
     const talc_cpu_gemm_plan *plan;
@@ -24,15 +25,15 @@ typedef struct gemm_context {
 typedef struct gemm_block {
     int64_t n, images;
     int64_t g;
-    int64_t made, made_count; /* first plane of the group, how many */
+    int64_t out_channel, out_channels; /* the first one, in the group, and how many */
     int64_t row, rows;
     int64_t column, columns;
 } gemm_block;
 
-/* Where the sums of a plane of a block have the outputs of an image, or of a group of its columns,
- * and of a row. */
+/* The sums of a plane of a block. Parts are images, or segments of their columns. */
 typedef struct sums_layout {
-    int64_t all, image, row; /* sums; from one image or group to the next, from one row */
+    int64_t all; /* how many */
+    int64_t part_stride, row_stride;
 } sums_layout;
 
 static inline int64_t phases_of(const talc_cpu_gemm *g)
@@ -58,26 +59,26 @@ static inline int64_t block_count(const talc_cpu_gemm *g, const talc_cpu_gemm_pl
 
 static inline int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
 {
-    return block_count(g, plan) * plan->made_blocks;
+    return block_count(g, plan) * plan->out_blocks;
 }
 
-/* Elements of a plane that a block computes, of whole vectors. They are counted through all outputs
- * if the halo tile is gathered, else through the rows of an image's slot of the halo tile, each
- * image's, and each group's of folded columns, from a vector of its own. Rows of a group are whole,
- * even in a block of fewer columns. */
+/* Sums of a plane of a block, in whole vectors. Gathered, there is one for each output; else one for
+ * each element between the first and the last output of a slot, unused ones too, and every image and
+ * segment begins with a new vector. Segments have whole rows, even in a block of fewer columns. */
 static inline int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                int64_t images, int64_t rows, int64_t columns)
 {
     const int64_t lanes = g->kernels->lanes, row = plan->halo_tile.w.size;
-    const int64_t last = plan->folds > 1 ? row : columns; /* row */
-    return plan->gathered ? talc_round_up(images * rows * columns, lanes)
-                          : images * plan->folds * talc_round_up((rows - 1) * row + last, lanes);
+    const int64_t last_row = plan->segments > 1 ? row : columns;
+    return plan->gathered
+               ? talc_round_up(images * rows * columns, lanes)
+               : images * plan->segments * talc_round_up((rows - 1) * row + last_row, lanes);
 }
 
 static inline gemm_block block_of(const talc_cpu_gemm *gemm, const talc_cpu_gemm_plan *plan,
-                                  int64_t block_index, int64_t made_block)
+                                  int64_t block_index, int64_t out_block)
 {
-    gemm_block b = { .made = made_block * plan->made };
+    gemm_block b = { .out_channel = out_block * plan->out_channels };
     b.column = block_index % plan->column_blocks * plan->columns;
     block_index /= plan->column_blocks;
     b.row = block_index % plan->row_blocks * plan->rows;
@@ -85,29 +86,30 @@ static inline gemm_block block_of(const talc_cpu_gemm *gemm, const talc_cpu_gemm
     b.g = block_index % gemm->groups;
     b.n = block_index / gemm->groups * plan->images;
     b.images = talc_smaller(plan->images, gemm->N - b.n);
-    b.made_count = talc_smaller(plan->made, gemm->made - b.made);
+    b.out_channels = talc_smaller(plan->out_channels, gemm->out_channels - b.out_channel);
     b.rows = talc_smaller(plan->rows, gemm->h.outputs - b.row);
     b.columns = talc_smaller(plan->columns, gemm->w.outputs - b.column);
     return b;
 }
 
-/* The first element of row `row` of y that a block writes in plane `made` of the group of an
- * image. */
+/* The first element of row `row` of y that a block writes in plane `out_channel` of the
+ * group of an image. */
 static inline int64_t element_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t n,
-                                 int64_t made, int64_t row)
+                                 int64_t out_channel, int64_t row)
 {
-    const int64_t plane = (n * g->groups + b->g) * g->made + made;
+    const int64_t plane = (n * g->groups + b->g) * g->out_channels + out_channel;
     return (plane * g->H + row) * g->W + b->column * g->w_phases;
 }
 
-static inline char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t made,
+static inline char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t out_channel,
                          int64_t row)
 {
     return (char *)c->y +
-           element_at(c->gemm, b, n, made, row) * (int64_t)talc_dtype_size(c->gemm->dtype);
+           element_at(c->gemm, b, n, out_channel, row) * (int64_t)talc_dtype_size(c->gemm->dtype);
 }
 
-/* A block's planes are made in panels of as many as a tile of the microkernel has rows. */
+/* A block's output channels are divided into panels of at most as many as a tile of the microkernel
+ * has rows. */
 static inline int64_t panels_of(const talc_cpu_gemm *g, int64_t planes)
 {
     return talc_ceil_div(planes, g->kernels->rows[TALC_CPU_VECTORS]);
@@ -115,20 +117,20 @@ static inline int64_t panels_of(const talc_cpu_gemm *g, int64_t planes)
 
 static inline talc_range panel_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t panel)
 {
-    const int64_t panels = panels_of(g, b->made_count);
-    return (talc_range){ panel * b->made_count / panels, (panel + 1) * b->made_count / panels };
+    const int64_t panels = panels_of(g, b->out_channels);
+    return (talc_range){ panel * b->out_channels / panels, (panel + 1) * b->out_channels / panels };
 }
 
 static inline sums_layout layout_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                     const gemm_block *b)
 {
     const int64_t used = b->rows * b->columns;
-    if (plan->direct)
+    if (plan->stores_to_y)
         return (sums_layout){ b->images * used, used, b->columns };
     const int64_t all = width_of(g, plan, b->images, b->rows, b->columns);
     return plan->gathered
                ? (sums_layout){ all, used, b->columns }
-               : (sums_layout){ all, all / (b->images * plan->folds), plan->halo_tile.w.size };
+               : (sums_layout){ all, all / (b->images * plan->segments), plan->halo_tile.w.size };
 }
 
 /* The width of a tile with `rest` elements from its first one on: TALC_CPU_VECTORS vectors or all
@@ -140,12 +142,12 @@ static inline int64_t tile_width(int64_t rest, int64_t lanes)
 }
 
 /* Where the tiles from sum `at` on end: of tiles that go to y itself, with its plane, else with a
- * group of columns that has more than one vector. */
+ * segment of more than one vector. */
 static inline int64_t end_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                              const sums_layout *layout, int64_t at)
 {
-    return plan->direct || (plan->folds > 1 && layout->image > g->kernels->lanes)
-               ? at - at % layout->image + layout->image
+    return plan->stores_to_y || (plan->segments > 1 && layout->part_stride > g->kernels->lanes)
+               ? at - at % layout->part_stride + layout->part_stride
                : layout->all;
 }
 
@@ -156,13 +158,13 @@ static inline int64_t width_at(const talc_cpu_gemm *g, const talc_cpu_gemm_plan 
     return tile_width(end_at(g, plan, layout, at) - at, g->kernels->lanes);
 }
 
-/// Fills some channels of the halo tile of a block that has `summed` planes of x from plane `from`
-/// on. `one` has room for a channel that is still to be gathered.
-void talc_cpu_gemm_fill(const gemm_context *c, const gemm_block *b, int64_t from, int64_t summed,
-                        talc_range channels, char *one, char *halo_tile);
+/// Fills some channels of the halo tile of a block that has `in_channels` of x from `from` on.
+/// `staging` is for a channel that is yet to be gathered.
+void talc_cpu_gemm_fill(const gemm_context *c, const gemm_block *b, int64_t from,
+                        int64_t in_channels, talc_range channels, char *staging, char *halo_tile);
 
-/// Writes the outputs of plane i of a panel of `count`, plane `made` of the group, to y.
+/// Writes the outputs of plane i of a panel of `count`, channel `out_channel` of the group, to y.
 void talc_cpu_gemm_store(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
-                         const char *sums, int64_t made);
+                         const char *sums, int64_t out_channel);
 
 #endif

@@ -364,8 +364,8 @@ static void sums_task(void *context, int64_t task, int worker)
     talc_cpu_depthwise_sums sums = {
         .x = g.rows_of_x, .w = g.rows_of_w, .x_step = c->window.w.stride, .y_step = c->w_phases
     };
-    sums.ends = talc_cpu_conv2d_clamps(p, &sums.low, &sums.high);
-    if (sums.ends && a->bias == NULL)
+    sums.epilogue = talc_cpu_conv2d_clamps(p, &sums.low, &sums.high);
+    if (sums.epilogue && a->bias == NULL)
         for (int64_t i = 0; i < lanes; i++)
             talc_cpu_store(p->dtype, g.bias, i, -0.0);
     sums.bias = g.bias;
@@ -393,13 +393,14 @@ static void sums_task(void *context, int64_t task, int worker)
         c->kernels->from_lanes(g.out, kept * columns, to);
         kept = 0;
     }
-    const bool finishes = !to_input && !sums.ends && talc_cpu_conv2d_has_epilogue(p);
+    const bool finishes = !to_input && !sums.epilogue && talc_cpu_conv2d_has_epilogue(p);
     for (int64_t i = 0; i < lanes && (finishes || (to_input && !finite)); i++) {
         const planes_lane *lane = &g.lane[i];
         const int64_t last = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
         if (to_input)
-            talc_cpu_conv2d_mend(p, a, lane->plane, (talc_range){ lane->row * c->h_phases, last },
-                                 (talc_range){ column, column + columns });
+            talc_cpu_conv2d_recompute_nan(p, a, lane->plane,
+                                          (talc_range){ lane->row * c->h_phases, last },
+                                          (talc_range){ column, column + columns });
         else
             talc_cpu_conv2d_epilogue_rows(p, a, lane->plane, lane->row * W + column, lane->rows,
                                           columns);

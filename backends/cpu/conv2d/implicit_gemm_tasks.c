@@ -1,7 +1,9 @@
-/// Multiplying: the tasks of implicit_gemm's product.
+/// The tasks of implicit_gemm's product, which fill shared halo tiles, multiply and finish panels;
+/// its table of terms.
 #include "backends/cpu/conv2d/algorithms.h"
-#include "backends/cpu/conv2d/gemm_block.h"
+#include "backends/cpu/conv2d/implicit_gemm_block.h"
 #include "backends/cpu/device/threads.h"
+#include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/target.h"
 
@@ -12,15 +14,22 @@ enum {
     LINE = 16,   /* elements of a cache line of f32 */
 };
 
+static bool is_input_gradient(const gemm_context *c)
+{
+    return c->problem->direction == TALC_GRAD_INPUT;
+}
+
 /* The first element of w for plane `from` of x and the first plane that a block makes. */
 static const char *w_at(const gemm_context *c, const gemm_block *b, int64_t from)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const int64_t at = b->g * g->weight.group + b->made * g->weight.made + from * g->weight.summed;
+    const int64_t at = b->g * g->weight.group_stride + b->out_channel * g->weight.out_stride +
+                       from * g->weight.in_stride;
     return talc_cpu_at(g->dtype, c->w, at);
 }
 
-/* Range `i` of `taps`. */
+/* Range 0 has all taps; 1 .. taps - 1 leave out the first i, for outputs at the start of the axis;
+ * from `taps` on only the first i - taps + 1 remain, for outputs at its end. */
 static talc_range range_at(int64_t taps, int64_t i)
 {
     return i < taps ? (talc_range){ i, taps } : (talc_range){ 0, i - taps + 1 };
@@ -41,16 +50,17 @@ static int64_t range_of(const talc_cpu_axis *axis, int64_t first, int64_t last)
 
 /* Has the tile at sum `at` take the terms alone that reach the image. */
 static void set_range(const gemm_context *c, const gemm_block *b, const sums_layout *layout,
-                      int64_t at, int64_t width, int64_t summed, talc_cpu_tile *tile)
+                      int64_t at, int64_t width, int64_t in_channels, talc_cpu_tile *tile)
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const int64_t part = at / layout->image, end = at + width - 1, to = end / layout->image;
-    const bool one = part / plan->folds == to / plan->folds; /* image */
-    const int64_t first = part == to ? at % layout->image / layout->row : 0;
-    const int64_t last = part == to ? end % layout->image / layout->row : b->rows;
-    const int64_t column = part % plan->folds * layout->row;
-    const int64_t columns_end = (to % plan->folds + 1) * layout->row;
+    const int64_t part = at / layout->part_stride, end = at + width - 1,
+                  to = end / layout->part_stride;
+    const bool one = part / plan->segments == to / plan->segments; /* image */
+    const int64_t first = part == to ? at % layout->part_stride / layout->row_stride : 0;
+    const int64_t last = part == to ? end % layout->part_stride / layout->row_stride : b->rows;
+    const int64_t column = part % plan->segments * layout->row_stride;
+    const int64_t columns_end = (to % plan->segments + 1) * layout->row_stride;
     const int64_t h = one && plan->h_ranges > 1 ? range_of(&g->h, b->row + first,
                                                            b->row + talc_smaller(last, b->rows - 1))
                                                 : 0;
@@ -59,60 +69,63 @@ static void set_range(const gemm_context *c, const gemm_block *b, const sums_lay
                                      b->column + talc_smaller(columns_end, b->columns) - 1)
                           : 0;
     const talc_range rows = range_at(g->h.taps, h), columns = range_at(g->w.taps, w);
-    tile->terms = c->terms + (h * plan->w_ranges + w) * plan->summed * g->h.taps * g->w.taps;
-    tile->count = summed * (rows.hi - rows.lo) * (columns.hi - columns.lo);
+    tile->terms = c->terms + (h * plan->w_ranges + w) * plan->in_channels * g->h.taps * g->w.taps;
+    tile->count = in_channels * (rows.hi - rows.lo) * (columns.hi - columns.lo);
 }
 
-/* Adds the products with `summed` planes of x in the halo tile to the sums of a panel of `count`
- * planes, the first of which is `made`: [tile][plane][vectors of the tile], or y. */
-static void add_products(const gemm_context *c, const gemm_block *b, int64_t made, int64_t summed,
-                         int64_t count, bool ranged, talc_cpu_tile *tile, const char *halo_tile,
-                         char *sums)
+/* Adds the products with `in_channels` planes of x in the halo tile to the sums of a panel of
+ * `count` planes from `out_channel` on: [tile][plane][vectors of the tile], or y. */
+static void add_products(const gemm_context *c, const gemm_block *b, int64_t out_channel,
+                         int64_t in_channels, int64_t count, bool ranged, talc_cpu_tile *tile,
+                         const char *halo_tile, char *sums)
 {
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), lanes = g->kernels->lanes;
     const int64_t full = TALC_CPU_VECTORS * lanes;
     const sums_layout layout = layout_of(g, plan, b);
-    const int64_t each = plan->gathered ? full : layout.image;
-    const int64_t apart = plan->gathered    ? summed * g->h.taps * g->w.taps * full
-                          : plan->folds > 1 ? plan->halo_tile.h.size * plan->halo_tile.w.size
-                                            : plan->halo_tile.image;
-    const int64_t skipped = plan->halo_tile.image - plan->folds * apart; /* from image to image */
+    const int64_t each = plan->gathered ? full : layout.part_stride;
+    const int64_t part_stride = plan->gathered ? in_channels * g->h.taps * g->w.taps * full
+                                : plan->segments > 1
+                                    ? plan->halo_tile.h.size * plan->halo_tile.w.size
+                                    : plan->halo_tile.image_stride;
+    const int64_t between_images = plan->halo_tile.image_stride - plan->segments * part_stride;
     for (int64_t at = 0, width; at < layout.all; at += width, sums += width * count * size) {
         width = width_at(g, plan, &layout, at);
         for (int64_t v = 0; v * lanes < width; v++) {
             const int64_t vector = at + v * lanes, of_image = vector % each;
-            const int64_t in = plan->direct ? of_image / layout.row * plan->halo_tile.w.size +
-                                                  of_image % layout.row
-                                            : of_image;
-            const int64_t further = plan->folds > 1 ? vector / each / plan->folds * skipped : 0;
-            tile->x[v] = halo_tile + (vector / each * apart + further + in) * size;
+            const int64_t in = plan->stores_to_y
+                                   ? of_image / layout.row_stride * plan->halo_tile.w.size +
+                                         of_image % layout.row_stride
+                                   : of_image;
+            const int64_t further =
+                plan->segments > 1 ? vector / each / plan->segments * between_images : 0;
+            tile->b[v] = halo_tile + (vector / each * part_stride + further + in) * size;
         }
-        tile->y = sums;
-        tile->y_step = width;
-        if (plan->direct) {
-            tile->y = y_at(c, b, b->n + at / layout.image, made, b->row) + at % layout.image * size;
-            tile->y_step = g->H * g->W;
+        tile->c = sums;
+        tile->ldc = width;
+        if (plan->stores_to_y) {
+            tile->c = y_at(c, b, b->n + at / layout.part_stride, out_channel, b->row) +
+                      at % layout.part_stride * size;
+            tile->ldc = g->H * g->W;
         }
         if (ranged)
-            set_range(c, b, &layout, at, width, summed, tile);
+            set_range(c, b, &layout, at, width, in_channels, tile);
         g->kernels->tile[width / lanes][count](tile);
     }
 }
 
 /* Bias, residual and activation of a plane of the block. */
-static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t made)
+static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t out_channel)
 {
     const talc_cpu_gemm *g = c->gemm;
     for (int64_t image = b->n; image < b->n + b->images; image++)
         talc_cpu_conv2d_epilogue_rows(c->problem, c->arguments,
-                                      (image * g->groups + b->g) * g->made + made,
+                                      (image * g->groups + b->g) * g->out_channels + out_channel,
                                       b->row * g->W + b->column, b->rows, b->columns);
 }
 
-/* Whether some of the sums of a panel are NaN; what was in the workspace before may be, behind
- * them. */
+/* Whether a panel's sums have a NaN. Unused elements may hold an old one, which costs time alone. */
 #define HAS_NAN(constant, suffix, T, A)                                                            \
     TALC_TARGET_CLONES                                                                             \
     static bool has_nan_##suffix(const T *sums, int64_t count)                                     \
@@ -137,58 +150,61 @@ TALC_CPU_FLOATS(HAS_NAN)
 
 TALC_CPU_FLOATS(ARE_FINITE)
 
-/* Whether products of a panel's weights and zeros are zeros. If not, no sum leaves any out: they
- * belong to the forward pass, and in an input gradient what they make NaN is made again in f64,
- * which tiles of other blocks have to do alike. */
-static bool are_finite(const talc_cpu_gemm *g, const talc_cpu_tile *tile, int64_t count,
-                       int64_t summed)
+/* Whether a panel's weights are all finite, so that taps over padding may be left out. Otherwise
+ * infinity times zero has to give NaN: forward that is the result, and in an input gradient every
+ * block has to find the same NaN and recompute it. */
+static bool are_finite(const gemm_context *c, const talc_cpu_tile *tile, int64_t count,
+                       int64_t in_channels)
 {
-    const bool input = g->weight.made < g->weight.summed;
-    const int64_t runs = input ? summed : count, apart = input ? g->weight.summed : g->weight.made;
-    const int64_t run = input ? count * g->weight.made : summed * g->weight.summed;
+    const talc_cpu_gemm *g = c->gemm;
+    const bool input = is_input_gradient(c);
+    const int64_t runs = input ? in_channels : count,
+                  run_stride = input ? g->weight.in_stride : g->weight.out_stride;
+    const int64_t run = input ? count * g->weight.out_stride : in_channels * g->weight.in_stride;
     bool finite = true;
     for (int64_t i = 0; i < runs && finite; i++)
         finite = TALC_CPU_VALUE(g->dtype, are_finite,
-                                (talc_cpu_at(g->dtype, tile->w[0], i * apart), run));
+                                (talc_cpu_at(g->dtype, tile->a[0], i * run_stride), run));
     return finite;
 }
 
-/* Makes what is NaN in the block's part of a plane of dx again. */
-static void mend_plane(const gemm_context *c, const gemm_block *b, int64_t made)
+/* Recomputes the NaN in the block's part of a plane of dx. */
+static void recompute_nan_plane(const gemm_context *c, const gemm_block *b, int64_t out_channel)
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t row = b->row * g->h_phases, column = b->column * g->w_phases;
     const talc_range rows = { row, talc_smaller(row + b->rows * g->h_phases, g->H) },
                      columns = { column, talc_smaller(column + b->columns * g->w_phases, g->W) };
     for (int64_t image = 0; image < b->images; image++)
-        talc_cpu_conv2d_mend(c->problem, c->arguments,
-                             ((b->n + image) * g->groups + b->g) * g->made + made, rows, columns);
+        talc_cpu_conv2d_recompute_nan(
+            c->problem, c->arguments,
+            ((b->n + image) * g->groups + b->g) * g->out_channels + out_channel, rows, columns);
 }
 
 /* The shared halo tile of a place, from plane `from` of x on. */
 static char *shared_at(const gemm_context *c, int64_t block_index, int64_t from)
 {
-    return c->shared + (block_index * c->gemm->summed + from) * c->plan->channel *
+    return c->shared + (block_index * c->gemm->in_channels + from) * c->plan->channel_stride *
                            (int64_t)talc_dtype_size(c->gemm->dtype);
 }
 
 /* Tasks that fill one halo tile. */
 static int64_t fills_of(const talc_cpu_gemm_plan *plan)
 {
-    return talc_ceil_div(plan->summed, FILLED);
+    return talc_ceil_div(plan->in_channels, FILLED);
 }
 
 static void fill_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
-    const int64_t step = c->plan->summed, parts = talc_ceil_div(c->gemm->summed, step);
+    const int64_t step = c->plan->in_channels, parts = talc_ceil_div(c->gemm->in_channels, step);
     const int64_t fills = fills_of(c->plan), lo = task % fills * FILLED;
     const int64_t block_index = task / fills / parts, from = task / fills % parts * step;
     const gemm_block b = block_of(c->gemm, c->plan, block_index, 0);
-    const int64_t summed = talc_smaller(step, c->gemm->summed - from);
-    if (lo < summed)
+    const int64_t in_channels = talc_smaller(step, c->gemm->in_channels - from);
+    if (lo < in_channels)
         talc_cpu_gemm_fill(
-            c, &b, from, summed, (talc_range){ lo, talc_smaller(lo + FILLED, summed) },
+            c, &b, from, in_channels, (talc_range){ lo, talc_smaller(lo + FILLED, in_channels) },
             c->slices + (size_t)worker * c->plan->slice, shared_at(c, block_index, from));
 }
 
@@ -199,28 +215,23 @@ static void fetch_panel(const gemm_context *c, const char *w, int64_t count, tal
 {
     const talc_cpu_gemm *g = c->gemm;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    const int64_t elements = count * g->weight.made;
-    if (g->weight.made > g->weight.summed ||
-        g->made * g->summed * g->weight.made * size < g->cache_bytes)
+    const int64_t elements = count * g->weight.out_stride;
+    if (!is_input_gradient(c) ||
+        g->out_channels * g->in_channels * g->weight.out_stride * size < g->cache_bytes)
         return;
     for (int64_t plane = planes.lo; plane < planes.hi; plane++)
         for (int64_t i = 0; i < elements + LINE; i += LINE)
-            __builtin_prefetch(w + (plane * g->weight.summed + i) * size, 0, 2);
+            __builtin_prefetch(w + (plane * g->weight.in_stride + i) * size, 0, 2);
 }
 
-/* Whether the microkernel adds the bias and clamps; `tile` then has the limits. Sums of ranges of
- * taps get + 0 instead, so that -0 does not depend on the range. */
-static bool ends_in_tile(const gemm_context *c, talc_cpu_tile *tile)
+/* Whether the microkernel does all that follows the sums: adds the bias and clamps. */
+static bool clamps_in_tile(const gemm_context *c, double *low, double *high)
 {
-    if (!c->plan->has_ranges)
-        return talc_cpu_conv2d_clamps(c->problem, &tile->low, &tile->high);
-    tile->low = -INFINITY;
-    tile->high = INFINITY;
-    return false;
+    return !c->plan->has_ranges && talc_cpu_conv2d_clamps(c->problem, low, high);
 }
 
 /* Adds the products with some planes of x, in the halo tile, to the sums of a panel of the block.
- * Returns whether complete sums of an input gradient are NaN. */
+ * Returns whether complete sums of an input gradient that are not in y yet have a NaN. */
 static bool multiply_panel(const gemm_context *c, const gemm_block *b, int64_t panel,
                            talc_range planes, const char *halo_tile, char *sums)
 {
@@ -228,65 +239,73 @@ static bool multiply_panel(const gemm_context *c, const gemm_block *b, int64_t p
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t size = (int64_t)talc_dtype_size(g->dtype), phases = phases_of(g);
-    const int64_t summed = planes.hi - planes.lo;
+    const int64_t in_channels = planes.hi - planes.lo;
     const talc_range of = panel_at(g, b, panel);
-    const int64_t first = of.lo, count = of.hi - of.lo, made = b->made + first;
-    const bool last = planes.hi == g->summed;
+    const int64_t first = of.lo, count = of.hi - of.lo, out_channel = b->out_channel + first;
+    const bool last = planes.hi == g->in_channels;
     talc_cpu_tile tile = { .terms = c->terms,
-                           .add = planes.lo > 0,
-                           .next = plan->gathered ? 0 : plan->channel };
-    tile.ends = (ends_in_tile(c, &tile) || plan->has_ranges) && last;
-    tile.bias =
-        plan->has_ranges ? zeros : talc_cpu_at(g->dtype, c->arguments->bias, b->g * g->made + made);
+                           .accumulate = planes.lo > 0,
+                           .prefetch_distance = plan->gathered ? 0 : plan->channel_stride };
+    const bool clamps = clamps_in_tile(c, &tile.low, &tile.high);
+    tile.epilogue = last && (clamps || plan->has_ranges);
+    tile.bias = talc_cpu_at(g->dtype, c->arguments->bias, b->g * g->out_channels + out_channel);
+    if (plan->has_ranges) { /* + 0, so that -0 does not depend on the range */
+        tile.bias = zeros;
+        tile.low = -INFINITY;
+        tile.high = INFINITY;
+    }
     const char *w = w_at(c, b, planes.lo);
     for (int64_t i = 0; i < count; i++)
-        tile.w[i] = w + (first + i) * g->weight.made * size;
+        tile.a[i] = w + (first + i) * g->weight.out_stride * size;
     /* What comes next: a panel, or the first one of the next planes of x. */
-    const bool more = panel + 1 < panels_of(g, b->made_count);
-    const int64_t next = more ? summed : talc_smaller(plan->summed, g->summed - planes.hi);
+    const bool more = panel + 1 < panels_of(g, b->out_channels);
+    const int64_t next =
+        more ? in_channels : talc_smaller(plan->in_channels, g->in_channels - planes.hi);
     const char *of_next =
-        w + (more ? (first + count) * g->weight.made : summed * g->weight.summed) * size;
-    const bool ranged = plan->h_ranges * plan->w_ranges > 1 && are_finite(g, &tile, count, summed);
-    bool has_nan = false;
-    for (int64_t phase = 0; phase < phases; phase++, sums += count * plan->phase * size) {
+        w +
+        (more ? (first + count) * g->weight.out_stride : in_channels * g->weight.in_stride) * size;
+    const bool ranged =
+        plan->h_ranges * plan->w_ranges > 1 && are_finite(c, &tile, count, in_channels);
+    bool recompute = false;
+    for (int64_t phase = 0; phase < phases; phase++, sums += count * plan->phase_elements * size) {
         const int64_t taps =
             g->h_phase[phase / g->w_phases].taps * g->w_phase[phase % g->w_phases].taps;
-        tile.count = summed * taps;
+        tile.count = in_channels * taps;
         fetch_panel(c, of_next, count,
                     (talc_range){ phase * next / phases, (phase + 1) * next / phases });
-        add_products(c, b, made, summed, count, ranged, &tile, halo_tile, sums);
-        tile.terms += plan->summed * taps;
-        if (c->problem->direction == TALC_GRAD_INPUT && taps > 0 && last && !plan->direct)
-            has_nan =
-                TALC_CPU_VALUE(g->dtype, has_nan, ((const void *)sums, count * plan->phase)) ||
-                has_nan;
+        add_products(c, b, out_channel, in_channels, count, ranged, &tile, halo_tile, sums);
+        tile.terms += plan->in_channels * taps;
+        if (is_input_gradient(c) && taps > 0 && last && !plan->stores_to_y)
+            recompute = TALC_CPU_VALUE(g->dtype, has_nan,
+                                       ((const void *)sums, count * plan->phase_elements)) ||
+                        recompute;
     }
-    return has_nan;
+    return recompute;
 }
 
 /* Brings the complete sums of a panel to y, with what follows them. */
-static void end_panel(const gemm_context *c, const gemm_block *b, int64_t panel, bool has_nan,
-                      const char *sums)
+static void finish_panel(const gemm_context *c, const gemm_block *b, int64_t panel, bool recompute,
+                         const char *sums)
 {
     const talc_cpu_gemm *g = c->gemm;
-    const bool direct = c->plan->direct, input = c->problem->direction == TALC_GRAD_INPUT;
+    const bool in_y = c->plan->stores_to_y, input = is_input_gradient(c);
     const talc_range of = panel_at(g, b, panel);
-    talc_cpu_tile tile;
+    double low, high;
     const bool finishes =
-        !input && !ends_in_tile(c, &tile) && talc_cpu_conv2d_has_epilogue(c->problem);
+        !input && !clamps_in_tile(c, &low, &high) && talc_cpu_conv2d_has_epilogue(c->problem);
     for (int64_t i = of.lo; i < of.hi; i++) {
-        const int64_t made = b->made + i;
-        if (!direct)
-            talc_cpu_gemm_store(c, b, i - of.lo, of.hi - of.lo, sums, made);
-        for (int64_t image = 0; image < b->images && direct && input; image++)
-            has_nan = TALC_CPU_VALUE(g->dtype, has_nan,
-                                     ((const void *)y_at(c, b, b->n + image, made, b->row),
-                                      b->rows * b->columns)) ||
-                      has_nan;
-        if (has_nan)
-            mend_plane(c, b, made);
+        const int64_t out_channel = b->out_channel + i;
+        if (!in_y)
+            talc_cpu_gemm_store(c, b, i - of.lo, of.hi - of.lo, sums, out_channel);
+        for (int64_t image = 0; image < b->images && in_y && input; image++)
+            recompute = TALC_CPU_VALUE(g->dtype, has_nan,
+                                       ((const void *)y_at(c, b, b->n + image, out_channel, b->row),
+                                        b->rows * b->columns)) ||
+                        recompute;
+        if (recompute)
+            recompute_nan_plane(c, b, out_channel);
         else if (finishes)
-            finish_plane(c, b, made);
+            finish_plane(c, b, out_channel);
     }
 }
 
@@ -295,25 +314,29 @@ static void gemm_task(void *context, int64_t task, int worker)
     const gemm_context *c = context;
     const talc_cpu_gemm *g = c->gemm;
     const talc_cpu_gemm_plan *plan = c->plan;
-    const int64_t block_index = task / plan->made_blocks;
-    const gemm_block b = block_of(g, plan, block_index, task % plan->made_blocks);
+    const int64_t block_index = task / plan->out_blocks;
+    const gemm_block b = block_of(g, plan, block_index, task % plan->out_blocks);
     const int64_t size = (int64_t)talc_dtype_size(g->dtype);
-    char *sums = c->slices + (size_t)worker * plan->slice, *one = sums + plan->sums * size;
-    char *own = one + plan->one * size;
+    char *sums = c->slices + (size_t)worker * plan->slice,
+         *staging = sums + plan->sums_elements * size;
+    char *own = staging + plan->staging_elements * size;
 
     talc_range planes = { 0, 0 };
-    for (; planes.lo < g->summed; planes.lo = planes.hi) {
-        planes.hi = talc_smaller(planes.lo + plan->summed, g->summed);
-        const int64_t summed = planes.hi - planes.lo;
+    for (; planes.lo < g->in_channels; planes.lo = planes.hi) {
+        planes.hi = talc_smaller(planes.lo + plan->in_channels, g->in_channels);
+        const int64_t in_channels = planes.hi - planes.lo;
         char *halo_tile = plan->shared_bytes > 0 ? shared_at(c, block_index, planes.lo) : own;
         if (plan->shared_bytes == 0)
-            talc_cpu_gemm_fill(c, &b, planes.lo, summed, (talc_range){ 0, summed }, one, halo_tile);
-        for (int64_t panel = 0; panel < panels_of(g, b.made_count); panel++) {
-            const int64_t kept = plan->summed < g->summed ? panel_at(g, &b, panel).lo : 0;
-            char *of_panel = sums + kept * phases_of(g) * plan->phase * size;
-            const bool has_nan = multiply_panel(c, &b, panel, planes, halo_tile, of_panel);
-            if (planes.hi == g->summed)
-                end_panel(c, &b, panel, has_nan, of_panel);
+            talc_cpu_gemm_fill(c, &b, planes.lo, in_channels, (talc_range){ 0, in_channels },
+                               staging, halo_tile);
+        for (int64_t panel = 0; panel < panels_of(g, b.out_channels); panel++) {
+            /* Sums that are not complete yet are kept, of all panels. */
+            const int64_t before =
+                plan->in_channels < g->in_channels ? panel_at(g, &b, panel).lo : 0;
+            char *of_panel = sums + before * phases_of(g) * plan->phase_elements * size;
+            const bool recompute = multiply_panel(c, &b, panel, planes, halo_tile, of_panel);
+            if (planes.hi == g->in_channels)
+                finish_panel(c, &b, panel, recompute, of_panel);
         }
     }
 }
@@ -324,7 +347,7 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                         talc_cpu_term *terms)
 {
     const int64_t full = TALC_CPU_VECTORS * g->kernels->lanes;
-    const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel;
+    const int64_t of_channel = plan->gathered ? g->h.taps * g->w.taps * full : plan->channel_stride;
     const int64_t ranges = plan->h_ranges * plan->w_ranges;
     for (int64_t i = 0; i < ranges * phases_of(g); i++) {
         const int64_t phase = ranges > 1 ? 0 : i;
@@ -332,7 +355,8 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
         const talc_range columns = range_at(g->w.taps, ranges > 1 ? i % plan->w_ranges : 0);
         const talc_cpu_phase *h = &g->h_phase[phase / g->w_phases];
         const talc_cpu_phase *w = &g->w_phase[phase % g->w_phases];
-        talc_cpu_term *term = ranges > 1 ? terms + i * plan->summed * h->taps * w->taps : terms;
+        talc_cpu_term *term =
+            ranges > 1 ? terms + i * plan->in_channels * h->taps * w->taps : terms;
         const talc_cpu_term *const first = term;
         for (int64_t kh = 0; kh < h->taps; kh++)
             for (int64_t kw = 0; kw < w->taps; kw++) {
@@ -348,9 +372,9 @@ static void write_terms(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                                (int32_t)x };
             }
         const int64_t taps = term - first;
-        for (int64_t more = (plan->summed - 1) * taps; more > 0; more--, term++)
-            *term = (talc_cpu_term){ (int32_t)(term[-taps].w + g->weight.summed),
-                                     (int32_t)(term[-taps].x + of_channel) };
+        for (int64_t more = (plan->in_channels - 1) * taps; more > 0; more--, term++)
+            *term = (talc_cpu_term){ (int32_t)(term[-taps].a + g->weight.in_stride),
+                                     (int32_t)(term[-taps].b + of_channel) };
         terms = ranges > 1 ? terms : term;
     }
 }
@@ -375,7 +399,7 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
     };
     const size_t all = plan->terms_bytes + plan->shared_bytes;
     const int workers = (int)((workspace_bytes - all) / plan->slice);
-    const int64_t parts = talc_ceil_div(gemm->summed, plan->summed);
+    const int64_t parts = talc_ceil_div(gemm->in_channels, plan->in_channels);
     if (plan->shared_bytes > 0 &&
         talc_cpu_parallel_limited(block_count(gemm, plan) * parts * fills_of(plan), workers,
                                   fill_task, &context) != TALC_OK)
