@@ -32,13 +32,10 @@ int64_t talc_cpu_depthwise_phases(const depthwise_axis *forward, bool to_input);
 depthwise_axis talc_cpu_depthwise_phase(const depthwise_axis *forward, bool to_input,
                                         int64_t phase);
 
-/* What holds for the input of every pass: of dx the largest extents of all phases. */
+/* An axis that covers all phases of dx, to size buffers by: the most taps and the largest padding. */
 depthwise_axis talc_cpu_depthwise_window(const depthwise_axis *forward, bool to_input);
 
 /* What every form refuses. */
 const char *talc_cpu_depthwise_refusal(const talc_conv2d_problem *problem);
-
-/* Whether all of some weights are. */
-bool talc_cpu_depthwise_is_finite(talc_dtype dtype, const void *w, int64_t count);
 
 #endif

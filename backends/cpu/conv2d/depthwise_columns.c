@@ -15,6 +15,7 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/primitives/finite.h"
 #include "backends/cpu/primitives/stream.h"
 #include "backends/cpu/primitives/target.h"
 #include "tensor/extent.h"
@@ -158,7 +159,7 @@ static void plane_tile(const columns_context *c, const columns_tile *tile, int64
         if (forward)
             finish_band(c, &band, plane, out, step);
     }
-    if (!forward && !talc_cpu_depthwise_is_finite(p->dtype, w, 9))
+    if (!forward && !talc_cpu_all_finite(p->dtype, w, 9))
         talc_cpu_conv2d_recompute_nan(p, c->arguments, plane,
                                       (talc_range){ tile->row, tile->row + tile->rows },
                                       (talc_range){ tile->column * p->stride_w,

@@ -32,6 +32,7 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/primitives/finite.h"
 #include "backends/cpu/primitives/processor.h"
 #include "backends/cpu/primitives/target.h"
 #include "tensor/extent.h"
@@ -47,7 +48,7 @@ enum {
     OUT_COLUMNS = 48,
     TASKS = 16,
     TERMS = 256,
-    MANY_COLUMN_BLOCKS = 32, /* of rows that had better be in all lanes */
+    MAX_COLUMN_BLOCKS = 32, /* of a plan that leaves most lanes empty */
     LINE = 64
 };
 
@@ -90,8 +91,8 @@ static planes_plan plan_of(const talc_conv2d_problem *p, size_t limit)
         to_weight ? talc_ceil_div(talc_ceil_div(TASKS * lanes, p->OC), talc_larger(p->N, 1))
                   : talc_ceil_div(TASKS * lanes, talc_larger(plan.planes, 1));
     const int64_t span = (h.taps - 1) * h.dilation + 1 + h.spread;
-    const int64_t most = span < h.in ? talc_ceil_div(outputs_h, MIN_ROWS) : 1;
-    plan.rows = talc_ceil_div(outputs_h, talc_smaller(wanted, most));
+    const int64_t max_blocks = span < h.in ? talc_ceil_div(outputs_h, MIN_ROWS) : 1;
+    plan.rows = talc_ceil_div(outputs_h, talc_smaller(wanted, max_blocks));
     plan.row_blocks = talc_ceil_div(outputs_h, plan.rows);
     plan.ring = talc_between(plan.row_blocks > 1 ? span : talc_smaller(span, h.in), 1, span);
     const int64_t line = lanes * size;
@@ -276,22 +277,6 @@ static const char *row_of(planes_group *g, int64_t row)
 
 // ---- y and dx -----------------------------------------------------------------------------------
 
-#define IS_FINITE(constant, suffix, T, A)                                                          \
-    TALC_TARGET_CLONES static bool is_finite_##suffix(const T *w, int64_t count)                   \
-    {                                                                                              \
-        int found = 0;                                                                             \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            found |= w[i] * 0 != 0;                                                                \
-        return found == 0;                                                                         \
-    }
-
-TALC_CPU_FLOATS(IS_FINITE)
-
-bool talc_cpu_depthwise_is_finite(talc_dtype dtype, const void *w, int64_t count)
-{
-    return TALC_CPU_VALUE(dtype, is_finite, (w, count));
-}
-
 /* Row `row` of a phase of the lanes' blocks, to y. */
 static void sum_row(planes_group *g, int64_t row, const depthwise_axis *h, bool inside,
                     talc_cpu_depthwise_sums *sums, char *y)
@@ -326,30 +311,26 @@ static void sum_row(planes_group *g, int64_t row, const depthwise_axis *h, bool 
     }
 }
 
-static void sums_task(void *context, int64_t task, int worker)
+/* Gives each lane a block of rows of a plane, from `item` on, and its weights and bias. */
+static void assign_planes(planes_group *g, int64_t item)
 {
-    const planes_context *c = context;
+    const planes_context *c = g->c;
     const talc_conv2d_problem *p = c->problem;
     const talc_conv2d_arguments *a = c->arguments;
     const planes_plan *plan = c->plan;
     const bool to_input = p->direction == TALC_GRAD_INPUT;
-    const int64_t lanes = c->kernels->lanes, M = p->OC / p->C;
-    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
-    char *y = to_input ? a->dx : a->y;
-    planes_group g;
-    open_group(c, worker, &g);
-    const void *from[TALC_CPU_LANES];
-    const int64_t item = task / plan->column_blocks * lanes, filters = to_input ? p->C : p->OC;
+    const int64_t M = p->OC / p->C, filters = to_input ? p->C : p->OC;
     int64_t plane = item % plan->planes, block = item / plan->planes, filter = plane % filters;
-    for (int64_t i = 0; i < lanes; i++) {
+    const void *from[TALC_CPU_LANES];
+    for (int64_t i = 0; i < c->kernels->lanes; i++) {
         const int64_t row = block * plan->rows;
-        g.lane[i] = (planes_lane){ plane, row, talc_smaller(plan->rows, c->h->out - row),
-                                   to_input || M == 1 ? plane : plane / M };
+        g->lane[i] = (planes_lane){ plane, row, talc_smaller(plan->rows, c->h->out - row),
+                                    to_input || M == 1 ? plane : plane / M };
         if (block >= plan->row_blocks)
-            g.lane[i] = (planes_lane){ 0 };
+            g->lane[i] = (planes_lane){ 0 };
         from[i] = talc_cpu_at(p->dtype, a->w, filter * plan->weights);
-        if (a->bias != NULL)
-            talc_cpu_store(p->dtype, g.bias, i, talc_cpu_load(p->dtype, a->bias, filter));
+        talc_cpu_store(p->dtype, g->bias, i,
+                       a->bias != NULL ? talc_cpu_load(p->dtype, a->bias, filter) : -0.0);
         filter = filter + 1 < filters ? filter + 1 : 0;
         plane++;
         if (plane == plan->planes) {
@@ -357,54 +338,82 @@ static void sums_task(void *context, int64_t task, int worker)
             block++;
         }
     }
-    c->kernels->to_lanes(from, plan->weights, g.w);
-    const bool finite = talc_cpu_depthwise_is_finite(p->dtype, g.w, plan->weights * lanes);
+    c->kernels->to_lanes(from, plan->weights, g->w);
+}
+
+/* Brings the last `kept` rows up to row `row` of each lane's result to y or dx. */
+static void store_rows(const planes_group *g, int64_t row, int64_t kept, talc_range columns)
+{
+    const planes_context *c = g->c;
+    const talc_conv2d_problem *p = c->problem;
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
+    char *y = to_input ? c->arguments->dx : c->arguments->y;
+    void *to[TALC_CPU_LANES];
+    for (int64_t i = 0; i < c->kernels->lanes; i++) {
+        const planes_lane *lane = &g->lane[i];
+        const int64_t first = lane->row * c->h_phases;
+        const bool exists = g->alike || (row < lane->rows * c->h_phases && first + row < H);
+        const int64_t at = (lane->plane * H + first + row + 1 - kept) * W + columns.lo;
+        to[i] = exists ? y + at * c->size : g->spare;
+    }
+    c->kernels->from_lanes(g->out, kept * (columns.hi - columns.lo), to);
+}
+
+/* Residual and activation of y, or NaN of dx recomputed. */
+static void finish_lanes(const planes_group *g, talc_range columns)
+{
+    const planes_context *c = g->c;
+    const talc_conv2d_problem *p = c->problem;
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
+    for (int64_t i = 0; i < c->kernels->lanes; i++) {
+        const planes_lane *lane = &g->lane[i];
+        const int64_t first = lane->row * c->h_phases;
+        const int64_t end = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
+        if (to_input)
+            talc_cpu_conv2d_recompute_nan(p, c->arguments, lane->plane, (talc_range){ first, end },
+                                          columns);
+        else
+            talc_cpu_conv2d_epilogue_rows(p, c->arguments, lane->plane, first * W + columns.lo,
+                                          lane->rows, columns.hi - columns.lo);
+    }
+}
+
+static void sums_task(void *context, int64_t task, int worker)
+{
+    const planes_context *c = context;
+    const talc_conv2d_problem *p = c->problem;
+    const planes_plan *plan = c->plan;
+    const bool to_input = p->direction == TALC_GRAD_INPUT;
+    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
+    planes_group g;
+    open_group(c, worker, &g);
+    assign_planes(&g, task / plan->column_blocks * c->kernels->lanes);
+    const bool finite = talc_cpu_all_finite(p->dtype, g.w, plan->weights * c->kernels->lanes);
     start_columns(&g, task % plan->column_blocks);
     start_rows(&g);
-    talc_cpu_depthwise_sums sums = {
-        .x = g.rows_of_x, .w = g.rows_of_w, .x_step = c->window.w.stride, .y_step = c->w_phases
-    };
+    talc_cpu_depthwise_sums sums = { .x = g.rows_of_x,
+                                     .w = g.rows_of_w,
+                                     .x_step = c->window.w.stride,
+                                     .y_step = c->w_phases,
+                                     .bias = g.bias };
     sums.epilogue = talc_cpu_conv2d_clamps(p, &sums.low, &sums.high);
-    if (sums.epilogue && a->bias == NULL)
-        for (int64_t i = 0; i < lanes; i++)
-            talc_cpu_store(p->dtype, g.bias, i, -0.0);
-    sums.bias = g.bias;
-    const int64_t column = g.column * c->w_phases;
-    const int64_t columns = talc_smaller(plan->columns * c->w_phases, W - column);
-    char *first[TALC_CPU_LANES];
-    void *to[TALC_CPU_LANES];
-    for (int64_t i = 0; i < lanes; i++) {
-        const int64_t at = g.lane[i].plane * H + g.lane[i].row * c->h_phases;
-        first[i] = y + (at * W + column) * c->size;
-    }
+    talc_range columns = { g.column * c->w_phases, 0 };
+    columns.hi = talc_smaller(columns.lo + plan->columns * c->w_phases, W);
+    const int64_t row_bytes = (columns.hi - columns.lo) * c->line;
     /* Rows of the result, of which some are kept while all lanes have the same. */
     const int64_t rows = talc_smaller(g.rows * c->h_phases, H - g.row * c->h_phases);
     for (int64_t row = 0, kept = 0; row < rows; row++) {
         sum_row(&g, row / c->h_phases, &c->h[row % c->h_phases], finite || to_input, &sums,
-                g.out + kept++ * columns * c->line);
+                g.out + kept++ * row_bytes);
         if (g.alike && kept < plan->out_rows && row + 1 < rows)
             continue;
-        for (int64_t i = 0; i < lanes; i++) {
-            const planes_lane *lane = &g.lane[i];
-            const bool exists =
-                g.alike || (row < lane->rows * c->h_phases && lane->row * c->h_phases + row < H);
-            to[i] = exists ? first[i] + (row + 1 - kept) * W * c->size : g.spare;
-        }
-        c->kernels->from_lanes(g.out, kept * columns, to);
+        store_rows(&g, row, kept, columns);
         kept = 0;
     }
-    const bool finishes = !to_input && !sums.epilogue && talc_cpu_conv2d_has_epilogue(p);
-    for (int64_t i = 0; i < lanes && (finishes || (to_input && !finite)); i++) {
-        const planes_lane *lane = &g.lane[i];
-        const int64_t last = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
-        if (to_input)
-            talc_cpu_conv2d_recompute_nan(p, a, lane->plane,
-                                          (talc_range){ lane->row * c->h_phases, last },
-                                          (talc_range){ column, column + columns });
-        else
-            talc_cpu_conv2d_epilogue_rows(p, a, lane->plane, lane->row * W + column, lane->rows,
-                                          columns);
-    }
+    if (to_input ? !finite : !sums.epilogue && talc_cpu_conv2d_has_epilogue(p))
+        finish_lanes(&g, columns);
 }
 
 // ---- dw -----------------------------------------------------------------------------------------
@@ -468,44 +477,66 @@ static void add_row(planes_group *g, int64_t row)
     }
 }
 
+/* The filters of the lanes of dw, and the terms of their splits; none where there is none. */
+typedef struct planes_filters {
+    int64_t oc[TALC_CPU_LANES];
+    talc_range terms[TALC_CPU_LANES];
+} planes_filters;
+
+static planes_filters filters_of(const planes_context *c, int64_t item)
+{
+    const talc_cpu_split_k *split_k = &c->plan->split_k;
+    const int64_t OC = c->problem->OC;
+    planes_filters f;
+    for (int64_t i = 0, oc = item % OC, split = item / OC; i < c->kernels->lanes; i++) {
+        f.oc[i] = oc;
+        f.terms[i] =
+            split < split_k->splits ? talc_cpu_split_k_terms(split_k, split) : (talc_range){ 0, 0 };
+        oc = oc + 1 < OC ? oc + 1 : 0;
+        split += oc == 0;
+    }
+    return f;
+}
+
+/* Gives each lane the block of dy of its split's term `step`. */
+static void start_term(planes_group *g, const planes_filters *f, int64_t step)
+{
+    const planes_context *c = g->c;
+    const talc_conv2d_problem *p = c->problem;
+    const planes_plan *plan = c->plan;
+    const int64_t M = p->OC / p->C;
+    for (int64_t i = 0; i < c->kernels->lanes; i++) {
+        const int64_t term = f->terms[i].lo + step, oc = f->oc[i];
+        const int64_t n = plan->row_blocks == 1 ? term : term / plan->row_blocks;
+        const int64_t row = (term - n * plan->row_blocks) * plan->rows;
+        const int64_t rows = talc_smaller(plan->rows, p->OH - row);
+        g->lane[i] = (planes_lane){ n * p->OC + oc, row, term < f->terms[i].hi ? rows : 0,
+                                    n * p->C + (M == 1 ? oc : oc / M) };
+        const int64_t at = (g->lane[i].plane * p->OH + row) * p->OW + g->column;
+        g->dy[i] = (const char *)c->arguments->dy + at * c->size;
+    }
+    start_rows(g);
+}
+
 static void products_task(void *context, int64_t task, int worker)
 {
     const planes_context *c = context;
     const talc_conv2d_problem *p = c->problem;
     const planes_plan *plan = c->plan;
-    const int64_t lanes = c->kernels->lanes, M = p->OC / p->C, taps = p->KH * p->KW;
-    const int64_t items = p->OC * plan->split_k.splits;
+    const int64_t lanes = c->kernels->lanes, taps = p->KH * p->KW;
+    const int64_t first = task * lanes, items = p->OC * plan->split_k.splits;
     planes_group g;
     open_group(c, worker, &g);
     memset(g.w, 0, (size_t)(taps * c->line));
     memset(g.sums, 0, (size_t)(taps * lanes) * sizeof *g.sums);
-    /* Of each lane's filter over its split; no terms where there is none. */
-    int64_t filters[TALC_CPU_LANES];
-    talc_range terms[TALC_CPU_LANES];
-    for (int64_t i = 0, oc = task * lanes % p->OC, split = task * lanes / p->OC; i < lanes; i++) {
-        filters[i] = oc;
-        terms[i] = split < plan->split_k.splits ? talc_cpu_split_k_terms(&plan->split_k, split)
-                                                : (talc_range){ 0, 0 };
-        oc = oc + 1 < p->OC ? oc + 1 : 0;
-        split += oc == 0;
-    }
-    const int64_t most = terms[0].hi - terms[0].lo; /* no split has more than those before */
+    const planes_filters filters = filters_of(c, first);
+    /* No split has more than those before. */
+    const int64_t max_terms = filters.terms[0].hi - filters.terms[0].lo;
     int64_t summed = 0;
     for (int64_t block = 0; block < plan->column_blocks; block++) {
         start_columns(&g, block);
-        for (int64_t step = 0; step < most; step++) {
-            for (int64_t i = 0; i < lanes; i++) {
-                const int64_t term = terms[i].lo + step;
-                const int64_t n = plan->row_blocks == 1 ? term : term / plan->row_blocks;
-                const int64_t row = (term - n * plan->row_blocks) * plan->rows;
-                const int64_t rows = talc_smaller(plan->rows, p->OH - row);
-                g.lane[i] =
-                    (planes_lane){ n * p->OC + filters[i], row, term < terms[i].hi ? rows : 0,
-                                   n * p->C + (M == 1 ? filters[i] : filters[i] / M) };
-                const int64_t at = (g.lane[i].plane * p->OH + row) * p->OW + g.column;
-                g.dy[i] = (const char *)c->arguments->dy + at * c->size;
-            }
-            start_rows(&g);
+        for (int64_t step = 0; step < max_terms; step++) {
+            start_term(&g, &filters, step);
             for (int64_t row = 0; row < g.rows; row++) {
                 summed += g.columns;
                 if (summed > TERMS) {
@@ -517,8 +548,8 @@ static void products_task(void *context, int64_t task, int worker)
         }
     }
     TALC_CPU_CALL(p->dtype, flush, (taps * lanes, (void *)g.w, g.sums));
-    for (int64_t i = 0; i < talc_smaller(lanes, items - task * lanes); i++) {
-        const int64_t item = task * lanes + i;
+    for (int64_t i = 0; i < talc_smaller(lanes, items - first); i++) {
+        const int64_t item = first + i;
         void *dw =
             talc_cpu_split_k_at(&plan->split_k, p, c->arguments, item / p->OC, item % p->OC * taps);
         TALC_CPU_CALL(p->dtype, store, (taps, g.sums + i, lanes, dw));
@@ -548,7 +579,7 @@ const char *talc_cpu_conv2d_depthwise_planes_plan(const talc_device *device, con
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
     const planes_plan planned = plan_of(p, limit);
-    if (p->direction != TALC_GRAD_WEIGHT && planned.column_blocks >= MANY_COLUMN_BLOCKS &&
+    if (p->direction != TALC_GRAD_WEIGHT && planned.column_blocks >= MAX_COLUMN_BLOCKS &&
         planned.planes * planned.row_blocks * 4 <= talc_cpu_kernels_of(p->dtype)->lanes)
         return "rows are long, and most lanes would have none";
     plan->workspace =

@@ -119,7 +119,7 @@ static im2col_plan plan_of(const talc_conv2d_problem *p, size_t limit)
             plan.rows = (plan.rows + 1) / 2;
         cut(p, &plan);
     }
-    plan.slice = ((size_t)(elements_of(&plan) * size) + 63) / 64 * 64;
+    plan.slice = talc_cpu_aligned((size_t)(elements_of(&plan) * size));
     return plan;
 }
 

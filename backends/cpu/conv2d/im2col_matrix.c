@@ -5,15 +5,14 @@
 
 // ---- Building -----------------------------------------------------------------------------------
 
-#define STRIDED_COPY(suffix, type)                                                                 \
-    static void strided_copy_##suffix(int64_t count, type *dst, const type *src, int64_t stride)   \
+#define STRIDED_COPY(constant, suffix, T, A)                                                       \
+    static void strided_copy_##suffix(int64_t count, T *dst, const T *src, int64_t stride)         \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++)                                                        \
             dst[i] = src[i * stride];                                                              \
     }
 
-STRIDED_COPY(f32, float)
-STRIDED_COPY(f64, double)
+TALC_CPU_FLOATS(STRIDED_COPY)
 
 static inline void copy_interior(const talc_conv2d_problem *p, int64_t size, int64_t count,
                                  char *dst, const char *src)
@@ -117,9 +116,9 @@ void talc_cpu_im2col_fill(const talc_cpu_im2col_block *block, const void *x, int
 
 // ---- Adding to an image -------------------------------------------------------------------------
 
-#define ADD_STRIDED(suffix, type)                                                                  \
-    static void add_strided_##suffix(int64_t count, type *restrict dst, int64_t stride,            \
-                                     const type *restrict src)                                     \
+#define ADD_STRIDED(constant, suffix, T, A)                                                        \
+    static void add_strided_##suffix(int64_t count, T *restrict dst, int64_t stride,               \
+                                     const T *restrict src)                                        \
     {                                                                                              \
         if (stride == 1)                                                                           \
             for (int64_t i = 0; i < count; i++)                                                    \
@@ -129,8 +128,7 @@ void talc_cpu_im2col_fill(const talc_cpu_im2col_block *block, const void *x, int
                 dst[i * stride] += src[i];                                                         \
     }
 
-ADD_STRIDED(f32, float)
-ADD_STRIDED(f64, double)
+TALC_CPU_FLOATS(ADD_STRIDED)
 
 /* One row of the block, to one input plane. */
 static void add_row(const talc_cpu_im2col_block *b, int64_t size, const char *src, int64_t kh,

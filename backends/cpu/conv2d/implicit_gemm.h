@@ -44,12 +44,6 @@ typedef struct talc_cpu_gemm {
     } weight;
 } talc_cpu_gemm;
 
-/// Bytes, rounded up to cache lines.
-static inline size_t talc_cpu_aligned(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /// The windows of a forward problem along its axes.
 static inline talc_cpu_axis talc_cpu_rows_of(const talc_conv2d_problem *p)
 {

@@ -97,9 +97,9 @@ talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
 
 // ---- Weight -------------------------------------------------------------------------------------
 
-/* A halo tile and the dy under it take a quarter of the L2 cache each. Taps more than FAR elements
- * apart, or outputs, have halo tiles of their own: nothing lies between that two of them read, and
- * sizes cannot overflow. */
+/* A halo tile and the dy under it take a quarter of the L2 cache each. Where a stride or a dilation is
+ * above FAR, each tap has a halo tile of its own: taps share no elements, and sizes cannot
+ * overflow. */
 enum {
     OUTPUTS = 256,
     MIN_OUTPUTS = 16,
@@ -255,7 +255,8 @@ static weight_plan weight_plan_of(const talc_conv2d_problem *p, size_t limit)
         else
             break;
     }
-    /* Last, for the threads must not reach what divides the sums. It only makes a slice smaller. */
+    /* Last, because the number of threads may choose who computes a channel, but not how its sum is
+     * split. It only makes a slice smaller. */
     divide_channels(p, &plan);
     add_bytes(p, &plan);
     return plan;

@@ -5,6 +5,7 @@
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
+#include "backends/cpu/primitives/finite.h"
 #include "backends/cpu/primitives/target.h"
 
 #include <math.h>
@@ -138,18 +139,6 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t out
 
 TALC_CPU_FLOATS(HAS_NAN)
 
-#define ARE_FINITE(constant, suffix, T, A)                                                         \
-    TALC_TARGET_CLONES                                                                             \
-    static bool are_finite_##suffix(const T *x, int64_t count)                                     \
-    {                                                                                              \
-        int found = 0;                                                                             \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            found |= x[i] - x[i] != 0;                                                             \
-        return found == 0;                                                                         \
-    }
-
-TALC_CPU_FLOATS(ARE_FINITE)
-
 /* Whether a panel's weights are all finite, so that taps over padding may be left out. Otherwise
  * infinity times zero has to give NaN: forward that is the result, and in an input gradient every
  * block has to find the same NaN and recompute it. */
@@ -163,8 +152,8 @@ static bool are_finite(const gemm_context *c, const talc_cpu_tile *tile, int64_t
     const int64_t run = input ? count * g->weight.out_stride : in_channels * g->weight.in_stride;
     bool finite = true;
     for (int64_t i = 0; i < runs && finite; i++)
-        finite = TALC_CPU_VALUE(g->dtype, are_finite,
-                                (talc_cpu_at(g->dtype, tile->a[0], i * run_stride), run));
+        finite =
+            talc_cpu_all_finite(g->dtype, talc_cpu_at(g->dtype, tile->a[0], i * run_stride), run);
     return finite;
 }
 

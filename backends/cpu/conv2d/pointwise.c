@@ -10,9 +10,9 @@
 /// is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, where
 /// these fill the vectors better, the operands are swapped and columns are channels, of dw output
 /// channels: a tile's sums are then transposed on their way to the result, and y's weights are
-/// packed once for all images and kept with w for calls to come. A task is a block of rows times a block of columns, of dw for a split
-/// of the images and pixels (split_k.h); y's bias, residual and activation follow while it is in
-/// cache.
+/// packed once for all images and kept with w for calls to come. A task is a block of rows times a
+/// block of columns, of dw for a split of the images and pixels (split_k.h); y's bias, residual and
+/// activation follow while it is in cache.
 ///
 /// Sums are in the data's type, of y and dx in the order of channels, whatever the blocks. These
 /// follow from the problem, the workspace limit and the cache: every number of threads gives the
@@ -26,7 +26,6 @@
 #include "backends/cpu/conv2d/pointwise.h"
 
 #include "backends/cpu/conv2d/algorithms.h"
-#include "backends/cpu/conv2d/implicit_gemm.h"
 #include "backends/cpu/device/threads.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/short_copy.h"

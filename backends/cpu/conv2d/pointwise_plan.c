@@ -1,10 +1,9 @@
-/// How the products of `pointwise` are divided: which operand has the columns, blocks and workspace.
-#include "backends/cpu/conv2d/implicit_gemm.h"
+/// How the products of `pointwise` are divided: which operand has the columns, blocks, workspace.
 #include "backends/cpu/conv2d/pointwise.h"
 #include "backends/cpu/device/threads.h"
 
-/* A block's panels take half of the L2 cache, and a row of its sums MAX_COLUMNS at most, so that what
- * follows finds them in the L1 cache. Blocks are halved until there are TASKS of them for each
+/* A block's panels take half of the L2 cache, and a row of its sums MAX_COLUMNS at most, so that
+ * what follows finds them in the L1 cache. Blocks are halved until there are TASKS of them for each
  * thread, or one takes no longer than PRODUCTS multiplications of vectors. */
 enum {
     CACHE_SHARE = 2,
@@ -12,7 +11,7 @@ enum {
     MAX_TERMS = 2048,
     MAX_WEIGHT_TERMS = 512, /* of dw */
     MIN_WEIGHT_ROWS = 128,
-    SWAPPED_ROWS = 256, /* of a block */
+    SWAPPED_ROWS = 256,     /* of a block */
     MAX_IN_PLACE_ROWS = 16, /* that read columns which are not packed */
     TASKS = 4,
     WEIGHT_TASKS =
@@ -73,8 +72,8 @@ static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan
     plan->row_blocks = talc_ceil_div(plan->rows, plan->row_block);
 }
 
-/* Whether channels as columns take less time than pixels. Fewer vectors are multiplied, but the sums
- * have to be transposed and, for y, the weights packed. */
+/* Whether channels as columns take less time than pixels. Fewer vectors are multiplied, but the
+ * sums have to be transposed and, for y, the weights packed. */
 static bool swapping_pays(const talc_conv2d_problem *p, const pointwise_plan *plan)
 {
     const int64_t lanes = talc_cpu_kernels_of(p->dtype)->lanes;

@@ -28,8 +28,8 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
 
 /* One pixel of dx, input channel ic of group g: `dy` and `w` are the first of image n and of the
  * group. It is over with a NaN. */
-#define PIXEL_SUM(suffix, type)                                                                    \
-    static double pixel_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *w,  \
+#define PIXEL_SUM(constant, suffix, T, A)                                                          \
+    static double pixel_sum_##suffix(const talc_conv2d_problem *p, const T *dy, const T *w,        \
                                      int64_t ic, int64_t ih, int64_t iw)                           \
     {                                                                                              \
         const int64_t IC = p->C / p->groups, OC = p->OC / p->groups, KH = p->KH, KW = p->KW;       \
@@ -47,8 +47,7 @@ static int64_t output_of(int64_t i, int64_t offset, int64_t pad, int64_t stride,
         return sum;                                                                                \
     }
 
-PIXEL_SUM(f32, float)
-PIXEL_SUM(f64, double)
+TALC_CPU_FLOATS(PIXEL_SUM)
 
 /* What the pixels of plane n * C + channel are summed from. */
 static void operands_of(const talc_conv2d_problem *p, const talc_conv2d_arguments *a, int64_t plane,
@@ -91,8 +90,8 @@ static void input_task(void *context, int64_t task, int worker)
 
 /* One tap of a filter over one image, added to `sum`: `dy` is the output channel's plane, `x` the
  * input channel's. */
-#define TAP_SUM(suffix, type)                                                                      \
-    static double tap_sum_##suffix(const talc_conv2d_problem *p, const type *dy, const type *x,    \
+#define TAP_SUM(constant, suffix, T, A)                                                            \
+    static double tap_sum_##suffix(const talc_conv2d_problem *p, const T *dy, const T *x,          \
                                    int64_t kh, int64_t kw, double sum)                             \
     {                                                                                              \
         const talc_range inside =                                                                  \
@@ -112,8 +111,7 @@ static void input_task(void *context, int64_t task, int worker)
         return sum;                                                                                \
     }
 
-TAP_SUM(f32, float)
-TAP_SUM(f64, double)
+TALC_CPU_FLOATS(TAP_SUM)
 
 static void weight_task(void *context, int64_t task, int worker)
 {

@@ -15,7 +15,7 @@ talc_cpu_split_k talc_cpu_split_k_of(const talc_conv2d_problem *problem, int64_t
                                      int64_t terms, size_t limit)
 {
     const size_t bytes = (size_t)elements_of(problem) * talc_dtype_size(problem->dtype);
-    talc_cpu_split_k split_k = { .terms = terms, .bytes = (bytes + 63) / 64 * 64 };
+    talc_cpu_split_k split_k = { .terms = terms, .bytes = talc_cpu_aligned(bytes) };
     const int64_t wanted = talc_smaller(talc_ceil_div(TASKS, others), terms);
     const int64_t fitting = talc_smaller((int64_t)(limit / 2 / split_k.bytes), TASKS);
     split_k.splits = talc_larger(1, talc_smaller(wanted, fitting));
@@ -51,16 +51,15 @@ typedef struct sum_context {
     const talc_conv2d_arguments *arguments;
 } sum_context;
 
-#define ADD_SPLIT(suffix, type)                                                                    \
-    static void add_split_##suffix(int64_t count, type *restrict dw, const type *restrict split,   \
+#define ADD_SPLIT(constant, suffix, T, A)                                                          \
+    static void add_split_##suffix(int64_t count, T *restrict dw, const T *restrict split,         \
                                    bool first)                                                     \
     {                                                                                              \
         for (int64_t i = 0; i < count; i++)                                                        \
             dw[i] = first ? split[i] : dw[i] + split[i];                                           \
     }
 
-ADD_SPLIT(f32, float)
-ADD_SPLIT(f64, double)
+TALC_CPU_FLOATS(ADD_SPLIT)
 
 static void sum_task(void *context, int64_t task, int worker)
 {

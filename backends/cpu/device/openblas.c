@@ -31,7 +31,7 @@ static const size_t MARGIN_BYTES = (size_t)8 << 20;
 enum { MAX_BUFFERS = 64 };
 
 /* A product in flight is waited for so long at a fork and at the process's end. */
-enum { PATIENCE_SECONDS = 1 };
+enum { TIMEOUT_SECONDS = 1 };
 
 static struct {
     pthread_mutex_t lock;
@@ -50,7 +50,7 @@ static struct {
 
 static _Thread_local bool inside;
 
-// ---- Room ---------------------------------------------------------------------------------------
+// ---- Address space ------------------------------------------------------------------------------
 
 /* Whether so much address space can be had, found out by having it. */
 static bool has_capacity(size_t bytes)
@@ -195,15 +195,18 @@ static bool open_library(void)
         (void)dlclose(library);
         library = open_for_core(names[i - 1], core);
         library = library != NULL ? library : open_on_one_processor(names[i - 1]);
-        missing = library != NULL ? load_functions(library) : "room";
+        if (library == NULL) {
+            snprintf(blas.reason, sizeof blas.reason, "OpenBLAS could not be opened again");
+            return false;
+        }
+        missing = load_functions(library);
     }
     if (missing == NULL) {
         blas.library = library;
         return true;
     }
     snprintf(blas.reason, sizeof blas.reason, "the OpenBLAS found has no %s", missing);
-    if (library != NULL)
-        (void)dlclose(library);
+    (void)dlclose(library);
     return false;
 }
 
@@ -261,18 +264,18 @@ static int take_buffers(void)
 }
 
 /* Until when a wait that begins now lasts. */
-static struct timespec end_of_patience(void)
+static struct timespec deadline(void)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_SECONDS;
+    until.tv_sec += TIMEOUT_SECONDS;
     return until;
 }
 
 /* With the lock: false when threads are still in it after a while. */
-static bool wait_until_quiet(void)
+static bool wait_until_idle(void)
 {
-    const struct timespec until = end_of_patience();
+    const struct timespec until = deadline();
     int error = 0;
     blas.waiting++;
     while (blas.busy > 0 && error == 0)
@@ -286,13 +289,13 @@ static bool wait_until_quiet(void)
  * handlers, it computes alone. */
 static void end_at_exit(void)
 {
-    const struct timespec until = end_of_patience();
+    const struct timespec until = deadline();
     /* Not for ever: exit may be called by a signal handler of a thread that has the lock. */
     if (inside || pthread_mutex_timedlock(&blas.lock, &until) != 0)
         return;
     blas.ending = true;
     blas.last = pthread_self();
-    (void)wait_until_quiet();
+    (void)wait_until_idle();
     pthread_mutex_unlock(&blas.lock);
     talc_cpu_stay_alone();
 }
@@ -369,7 +372,7 @@ void talc_openblas_leave(void)
 static void before_fork(void)
 {
     pthread_mutex_lock(&blas.lock);
-    (void)wait_until_quiet();
+    (void)wait_until_idle();
 }
 
 static void after_fork(void)

@@ -17,7 +17,7 @@
 /* Waking a sleeping thread takes as long as a small op. So a waiting thread spins this often, some
  * tens of microseconds, before it sleeps: the ops of a network follow each other faster than
  * that. */
-enum { MAX_THREADS = 1024, LOOKS = 2000, LINE = 64 };
+enum { MAX_THREADS = 1024, SPINS = 2000, LINE = 64 };
 
 /* One call of talc_cpu_parallel. */
 typedef struct parallel_job {
@@ -50,7 +50,7 @@ static struct {
     pool_worker worker[MAX_THREADS]; /* 0: whoever calls */
     int wanted;                      /* threads in all; 0 until first asked */
     int started;                     /* worker threads alive */
-    bool looks; /* every thread has a processor to itself, so waiting awake costs nobody */
+    bool spins; /* every thread has a processor to itself, so waiting awake costs nobody */
     atomic_bool stopping;
     _Atomic unsigned state; /* CLOSED or 0, and INSIDE for each worker thread in the job */
     parallel_job job;
@@ -106,7 +106,7 @@ static void relax(void)
 
 static void wait_for_call(pool_worker *self, unsigned seen)
 {
-    for (int i = 0; pool.looks && i < LOOKS && atomic_load(&self->called) == seen; i++)
+    for (int i = 0; pool.spins && i < SPINS && atomic_load(&self->called) == seen; i++)
         relax();
     if (atomic_load(&self->called) != seen)
         return;
@@ -144,7 +144,7 @@ static void leave_job(void)
 
 static void wait_for_end(void)
 {
-    for (int i = 0; pool.looks && i < LOOKS && atomic_load(&pool.state) != CLOSED; i++)
+    for (int i = 0; pool.spins && i < SPINS && atomic_load(&pool.state) != CLOSED; i++)
         relax();
     if (atomic_load(&pool.state) == CLOSED)
         return;
@@ -160,7 +160,7 @@ static int64_t share_of(const parallel_job *job, int worker)
     return job->count / job->workers * worker + talc_smaller(job->count % job->workers, worker);
 }
 
-/* A worker's own share, then what others have left of theirs. */
+/* Static shares with work stealing: a worker does its own share, then takes what is left of others'. */
 static void work_on(parallel_job *job, int worker)
 {
     inside_task = true;
@@ -247,7 +247,7 @@ static void keep_to_processor(pthread_t thread, int i)
 static void start_threads(int workers)
 {
     if (pool.started == 0) /* no worker reads it yet */
-        pool.looks = workers < talc_cpu_processors();
+        pool.spins = workers < talc_cpu_processors();
     /* With fewer threads than wanted the work still gets done. */
     while (pool.started < workers) {
         const int i = pool.started + 1;

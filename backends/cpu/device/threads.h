@@ -31,6 +31,12 @@ int talc_cpu_threads(void);
 /// worker that has a task and fits the limit, at least for one.
 size_t talc_cpu_workspace(int64_t tasks, size_t shared, size_t slice, size_t limit);
 
+/// Bytes, rounded up to cache lines, so that what follows them in a workspace is aligned.
+static inline size_t talc_cpu_aligned(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 /// How many processors the process may use.
 int talc_cpu_processors(void);
 

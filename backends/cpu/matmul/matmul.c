@@ -201,8 +201,8 @@ static talc_status gemv_run(talc_device *device, const void *problem, const talc
 // ---- reference ----------------------------------------------------------------------------------
 
 /* One row of one product. */
-static void reference_algorithm(const talc_matmul_problem *p,
-                                const talc_matmul_arguments *arguments, int64_t product, int64_t m)
+static void reference_row(const talc_matmul_problem *p, const talc_matmul_arguments *arguments,
+                          int64_t product, int64_t m)
 {
     const int64_t a = batch_offset(p, p->a_strides, product);
     const int64_t b = batch_offset(p, p->b_strides, product);
@@ -227,7 +227,7 @@ static void reference_task(void *context, int64_t task, int worker)
     (void)worker;
     const matmul_plan *plan = context;
     const int64_t M = plan->problem->M;
-    reference_algorithm(plan->problem, plan->arguments, task / M, task % M);
+    reference_row(plan->problem, plan->arguments, task / M, task % M);
 }
 
 static const char *float_plan(const talc_device *device, const void *problem, size_t limit,

@@ -26,7 +26,7 @@ static const talc_cpu_microkernels *microkernels_of(talc_vector_units units)
     return units == TALC_VECTORS_PORTABLE ? &talc_cpu_microkernels_portable : NULL;
 }
 
-static void look(void)
+static void detect(void)
 {
     const talc_vector_units wanted = talc_environment()->cpu;
     if (wanted != TALC_VECTORS_BEST)
@@ -46,7 +46,7 @@ static void look(void)
 
 const talc_cpu_microkernels *talc_cpu_microkernels_used(void)
 {
-    pthread_once(&processor.once, look);
+    pthread_once(&processor.once, detect);
     return processor.microkernels;
 }
 
@@ -73,6 +73,6 @@ const talc_cpu_kernels *talc_cpu_kernels_of(talc_dtype dtype)
 
 int64_t talc_cpu_cache_bytes(void)
 {
-    pthread_once(&processor.once, look);
+    pthread_once(&processor.once, detect);
     return processor.cache_bytes;
 }
