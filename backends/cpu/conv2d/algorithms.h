@@ -44,9 +44,9 @@ static inline const char *talc_cpu_conv2d_reaches_far(const talc_conv2d_problem 
                : NULL;
 }
 
-/// Recomputes, in f64, the NaN in some rows and columns of plane n * C + channel of dx. Fast kernels
-/// also multiply weights by the zeros around dy, and one that is not finite then leaves a NaN that
-/// is not part of the gradient.
+/// Recomputes, in f64, the NaN in some rows and columns of plane n * C + channel of dx. Fast
+/// kernels also multiply weights by the zeros around dy, and one that is not finite then leaves a
+/// NaN that is not part of the gradient.
 void talc_cpu_conv2d_recompute_nan(const talc_conv2d_problem *problem,
                                    const talc_conv2d_arguments *arguments, int64_t plane,
                                    talc_range rows, talc_range columns);

@@ -1,8 +1,8 @@
 /// What the forms of `depthwise` share: passes. Private to backends/cpu.
 ///
 /// A pass is a convolution of planes with a stride, a dilation and padding along each axis: the
-/// problem itself, whose x dw reads too, or a phase of dx, over dy. depthwise_planes.c says how they are
-/// computed.
+/// problem itself, whose x dw reads too, or a phase of dx, over dy. depthwise_planes.c says how
+/// they are computed.
 #ifndef TALC_BACKENDS_CPU_CONV2D_DEPTHWISE_H
 #define TALC_BACKENDS_CPU_CONV2D_DEPTHWISE_H
 
@@ -32,7 +32,7 @@ int64_t talc_cpu_depthwise_phases(const depthwise_axis *forward, bool to_input);
 depthwise_axis talc_cpu_depthwise_phase(const depthwise_axis *forward, bool to_input,
                                         int64_t phase);
 
-/* An axis that covers all phases of dx, to size buffers by: the most taps and the largest padding. */
+/* An axis to size buffers by: of dx the most taps and the largest padding of all phases. */
 depthwise_axis talc_cpu_depthwise_window(const depthwise_axis *forward, bool to_input);
 
 /* What every form refuses. */

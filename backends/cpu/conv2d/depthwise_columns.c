@@ -1,9 +1,9 @@
-/// The form "columns" of `depthwise` (depthwise_planes.c): 3x3 kernels of stride 1 or 2 without dilation.
-/// It reads x itself, down columns of outputs as wide as a vector, whose sums stay in registers
-/// (depthwise_columns_loops.h); a weight over padding is multiplied by zero. dx at stride 1 is the same
-/// over dy; at stride 2 pixels with an even number of rows or columns before them have other taps
-/// than the next ones, and a vector of each is interleaved. dw sums the products of columns of dy
-/// with x in nine vectors.
+/// The form "columns" of `depthwise` (depthwise_planes.c): 3x3 kernels of stride 1 or 2 without
+/// dilation. It reads x itself, down columns of outputs as wide as a vector, whose sums stay in
+/// registers (depthwise_columns_loops.h); a weight over padding is multiplied by zero. dx at stride
+/// 1 is the same over dy; at stride 2 pixels with an even number of rows or columns before them
+/// have other taps than the next ones, and a vector of each is interleaved. dw sums the products of
+/// columns of dy with x in nine vectors.
 ///
 /// A task is a tile of one plane, or some small planes; of dw a filter over a split of the tiles of
 /// all images. A result larger than the caches is written with non-temporal stores: a cache line at

@@ -6,10 +6,10 @@
 /// that remainder into slots, and tap t of neighbouring outputs stands at neighbouring elements of
 /// slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it
 /// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
-/// output reads what lies between. Columns at stride 1 may be `segmented` instead: slot j has a segment
-/// of as many columns as they are dilated by, so that tap t of the outputs of segment j stands in
-/// slot j + t, and no columns that no output has lie between rows. Slots of a stride are the
-/// polyphase components of the input.
+/// output reads what lies between. Columns at stride 1 may be `segmented` instead: slot j has a
+/// segment of as many columns as they are dilated by, so that tap t of the outputs of segment j
+/// stands in slot j + t, and no columns that no output has lie between rows. Slots of a stride are
+/// the polyphase components of the input.
 ///
 ///     halo_tile[channel][image][slot_h][slot_w][row][column] =
 ///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]
@@ -52,7 +52,8 @@ typedef struct talc_cpu_halo_tile_source {
     int64_t row, column; ///< first output
 } talc_cpu_halo_tile_source;
 
-/// The halo tile of blocks of `rows` times `columns` outputs in `images` images, `segmented` or not.
+/// The halo tile of blocks of `rows` times `columns` outputs in `images` images, `segmented` or
+/// not.
 talc_cpu_halo_tile talc_cpu_halo_tile_of(const talc_cpu_axis *h, const talc_cpu_axis *w,
                                          talc_padding_mode mode, int64_t rows, int64_t columns,
                                          int64_t images, bool segmented);

@@ -9,8 +9,9 @@
 /// stand: w as it is, B as vectors of the halo tile. Each input element is copied once for all
 /// taps, padding and strides are the copy's business, and a tile of y stays in registers for as
 /// many terms as the halo tile has. The halo tiles of small planes are gathered: copied for each
-/// tap, so that vectors cross rows and images. Far dilated columns are divided into segments, and tiles of outputs
-/// leave out taps that read nothing but zeros around the image, unless a weight is not finite.
+/// tap, so that vectors cross rows and images. Far dilated columns are divided into segments, and
+/// tiles of outputs leave out taps that read nothing but zeros around the image, unless a weight is
+/// not finite.
 ///
 /// Sums are in the data's type, terms in the order of channels and taps, whatever the blocks: every
 /// number of threads, cache size and workspace limit gives the same bits.

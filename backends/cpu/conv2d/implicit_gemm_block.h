@@ -62,9 +62,10 @@ static inline int64_t tasks_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan 
     return block_count(g, plan) * plan->out_blocks;
 }
 
-/* Sums of a plane of a block, in whole vectors. Gathered, there is one for each output; else one for
- * each element between the first and the last output of a slot, unused ones too, and every image and
- * segment begins with a new vector. Segments have whole rows, even in a block of fewer columns. */
+/* Sums of a plane of a block, in whole vectors. Gathered, there is one for each output; else one
+ * for each element between the first and the last output of a slot, unused ones too, and every
+ * image and segment begins with a new vector. Segments have whole rows, even in a block of fewer
+ * columns. */
 static inline int64_t width_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                                int64_t images, int64_t rows, int64_t columns)
 {

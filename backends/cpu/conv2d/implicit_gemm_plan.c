@@ -3,11 +3,11 @@
 #include "backends/cpu/device/threads.h"
 
 /* A block's halo tile takes at most half of the L2 cache, and so do its sums; the rows of w that a
- * tile reads come from the L1 cache, or stream into it, while they meet all columns of the block. So
- * a block has the columns for which loading those rows costs little, fewer of each phase where sums
- * of several are kept. Blocks are then halved, in outputs or in output channels, whichever costs
- * less, until each thread has TASKS of them, and of all these plans the one is taken whose last
- * thread ends first. */
+ * tile reads come from the L1 cache, or stream into it, while they meet all columns of the block.
+ * So a block has the columns for which loading those rows costs little, fewer of each phase where
+ * sums of several are kept. Blocks are then halved, in outputs or in output channels, whichever
+ * costs less, until each thread has TASKS of them, and of all these plans the one is taken whose
+ * last thread ends first. */
 enum {
     CACHE_SHARE = 2,  /* of the L2 cache a half is for the halo tile */
     MAX_TERMS = 2048, /* of the sums, in a halo tile */

@@ -126,7 +126,7 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t out
                                       b->row * g->W + b->column, b->rows, b->columns);
 }
 
-/* Whether a panel's sums have a NaN. Unused elements may hold an old one, which costs time alone. */
+/* Whether a panel's sums have a NaN. Unused elements may hold an old one, which only costs time. */
 #define HAS_NAN(constant, suffix, T, A)                                                            \
     TALC_TARGET_CLONES                                                                             \
     static bool has_nan_##suffix(const T *sums, int64_t count)                                     \

@@ -5,9 +5,9 @@
 ///     dx[n, g, ic, j] = sum over oc of w[g, oc, ic] * dy[n, g, oc, j]
 ///     dw[g, oc, ic] = sum over n, j of dy[n, g, oc, j] * x[n, g, ic, j]
 ///
-/// since an image's planes [C/groups, H*W] are the matrix already. One operand gives the rows of the
-/// microkernel's tiles (microkernel.h), which reads it in place; the other gives their columns, and
-/// is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, where
+/// since an image's planes [C/groups, H*W] are the matrix already. One operand gives the rows of
+/// the microkernel's tiles (microkernel.h), which reads it in place; the other gives their columns,
+/// and is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, where
 /// these fill the vectors better, the operands are swapped and columns are channels, of dw output
 /// channels: a tile's sums are then transposed on their way to the result, and y's weights are
 /// packed once for all images and kept with w for calls to come. A task is a block of rows times a

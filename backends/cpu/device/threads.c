@@ -160,7 +160,7 @@ static int64_t share_of(const parallel_job *job, int worker)
     return job->count / job->workers * worker + talc_smaller(job->count % job->workers, worker);
 }
 
-/* Static shares with work stealing: a worker does its own share, then takes what is left of others'. */
+/* Static shares with work stealing: a worker does its own, then takes what is left of others'. */
 static void work_on(parallel_job *job, int worker)
 {
     inside_task = true;
