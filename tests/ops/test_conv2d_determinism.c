@@ -155,7 +155,7 @@ Test(conv2d_determinism, threads_do_not_reach_sums_in_a_small_workspace)
     talc_workspace_set_limit(cpu_device(), limit);
 }
 
-/* What an infinite weight makes NaN of zeros around dy is made again, whatever the blocks. */
+/* What an infinite weight makes NaN of zeros around dy is recomputed, whatever the blocks. */
 Test(conv2d_determinism, threads_do_not_reach_gradients_of_infinite_weights)
 {
     static const int threads[] = { 2, 3, 5, 16, 33 };

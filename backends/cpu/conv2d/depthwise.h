@@ -32,7 +32,8 @@ int64_t talc_cpu_depthwise_phases(const depthwise_axis *forward, bool to_input);
 depthwise_axis talc_cpu_depthwise_phase(const depthwise_axis *forward, bool to_input,
                                         int64_t phase);
 
-/* An axis to size buffers by: of dx the most taps and the largest padding of all phases. */
+/* The axis that covers what every pass reads: of dx with the most taps and the largest padding of
+ * all phases. Sizes and positions of the input follow from it. */
 depthwise_axis talc_cpu_depthwise_window(const depthwise_axis *forward, bool to_input);
 
 /* What every form refuses. */

@@ -20,7 +20,7 @@
 ///
 /// dx is the same over dy: pixels that are stride_h and stride_w apart, a phase, meet the same
 /// taps, and are a convolution at stride 1 with these, last first. Columns around dy are multiplied
-/// as zeros; pixels that weights that are not finite make NaN of them are summed again, by the
+/// as zeros; pixels that become NaN because a weight is not finite are recomputed, by the
 /// formula. dw has vectors of sums for up to 12 taps at a time; a lane sums a filter over a split
 /// of the images and blocks of rows, and f64 adds up what it has after about TERMS terms.
 ///
@@ -48,7 +48,7 @@ enum {
     OUT_COLUMNS = 48,
     TASKS = 16,
     TERMS = 256,
-    MAX_COLUMN_BLOCKS = 32, /* of a plan that leaves most lanes empty */
+    MAX_COLUMN_BLOCKS = 31, /* of a plan that leaves most lanes empty */
     LINE = 64
 };
 
@@ -109,8 +109,7 @@ static planes_plan plan_of(const talc_conv2d_problem *p, size_t limit)
 
     int64_t items = plan.planes * plan.row_blocks;
     plan.zeros = (size_t)talc_round_up(talc_larger(plan.width, plan.out) * size, LINE);
-    plan.axes = (size_t)(h_phases + w_phases) * sizeof(depthwise_axis);
-    plan.axes = (plan.axes + LINE - 1) / LINE * LINE;
+    plan.axes = talc_cpu_aligned((size_t)(h_phases + w_phases) * sizeof(depthwise_axis));
     const int64_t vectors = (plan.sources * plan.ring + 1) * plan.width + plan.out_rows * plan.out +
                             plan.weights + 1 +
                             (to_weight ? plan.weights * (int64_t)sizeof(double) / size : 0);
@@ -360,7 +359,8 @@ static void store_rows(const planes_group *g, int64_t row, int64_t kept, talc_ra
     c->kernels->from_lanes(g->out, kept * (columns.hi - columns.lo), to);
 }
 
-/* Residual and activation of y, or NaN of dx recomputed. */
+/* Bias, residual and activation of y where the microkernel has not applied them; the NaN of dx
+ * recomputed. */
 static void finish_lanes(const planes_group *g, talc_range columns)
 {
     const planes_context *c = g->c;
@@ -477,7 +477,8 @@ static void add_row(planes_group *g, int64_t row)
     }
 }
 
-/* The filters of the lanes of dw, and the terms of their splits; none where there is none. */
+/* The filters of the lanes of dw, and the terms of their splits; no terms for a lane
+ * without one. */
 typedef struct planes_filters {
     int64_t oc[TALC_CPU_LANES];
     talc_range terms[TALC_CPU_LANES];
@@ -579,7 +580,7 @@ const char *talc_cpu_conv2d_depthwise_planes_plan(const talc_device *device, con
     if (talc_cpu_conv2d_reaches_far(p) != NULL)
         return talc_cpu_conv2d_reaches_far(p);
     const planes_plan planned = plan_of(p, limit);
-    if (p->direction != TALC_GRAD_WEIGHT && planned.column_blocks >= MAX_COLUMN_BLOCKS &&
+    if (p->direction != TALC_GRAD_WEIGHT && planned.column_blocks > MAX_COLUMN_BLOCKS &&
         planned.planes * planned.row_blocks * 4 <= talc_cpu_kernels_of(p->dtype)->lanes)
         return "rows are long, and most lanes would have none";
     plan->workspace =

@@ -3,13 +3,12 @@
 ///
 /// Along an axis, output o and tap t read coordinate start + o * stride + t * dilation. The
 /// remainder of t * dilation modulo stride repeats after `slots` taps; so the input is sorted by
-/// that remainder into slots, and tap t of neighbouring outputs stands at neighbouring elements of
-/// slot t % slots, t / slots * shift further on. With stride 1 there is one slot, the input as it
-/// is. Where a shift is longer than the outputs, each tap has a slot of its own instead, as no
-/// output reads what lies between. Columns at stride 1 may be `segmented` instead: slot j has a
-/// segment of as many columns as they are dilated by, so that tap t of the outputs of segment j
-/// stands in slot j + t, and no columns that no output has lie between rows. Slots of a stride are
-/// the polyphase components of the input.
+/// that remainder into slots, its polyphase components, and tap t of neighbouring outputs stands at
+/// neighbouring elements of slot t % slots, t / slots * shift further on. With stride 1 there is
+/// one slot, the input as it is. Where a shift is longer than the outputs, each tap has a slot of
+/// its own instead, as no output reads what lies between. Columns at stride 1 may be `segmented`
+/// instead: slot j has a segment of as many columns as they are dilated by, so that tap t of the
+/// outputs of segment j stands in slot j + t, and no columns that no output has lie between rows.
 ///
 ///     halo_tile[channel][image][slot_h][slot_w][row][column] =
 ///         x'[start_h + (row0 + row) * stride_h + slot_h * dilation_h, ...]

@@ -73,8 +73,8 @@ typedef struct talc_cpu_gemm_plan {
     int64_t segments;           ///< of a block's columns in a segmented halo tile; 1
     int64_t h_ranges, w_ranges; ///< of taps that a table of terms has, of which tiles take those
                                 ///< that reach the image; 1: all
-    bool has_ranges; ///< of taps, where the workspace has capacity for their tables; sums end alike
-                     ///< without it, so that bits do not depend on the workspace
+    bool has_ranges; ///< the problem has ranges of taps, though the workspace may lack capacity for
+                     ///< their tables: sums end alike then, so bits do not depend on it
     bool gathered;   ///< the microkernel reads copies of the halo tile, one for each tap, without
                      ///< outputs of no use
     bool stores_to_y;         ///< tiles go to y itself, whose rows are whole vectors

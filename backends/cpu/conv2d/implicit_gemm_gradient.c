@@ -98,8 +98,8 @@ talc_cpu_gemm talc_cpu_implicit_gemm_input_of(const talc_conv2d_problem *p,
 // ---- Weight -------------------------------------------------------------------------------------
 
 /* A halo tile and the dy under it take a quarter of the L2 cache each. Where a stride or a dilation
- * is above FAR, each tap has a halo tile of its own: taps share no elements, and sizes cannot
- * overflow. */
+ * is above FAR, each tap has a halo tile of its own: along that axis next to nothing is read by two
+ * taps, and sizes cannot overflow. */
 enum {
     OUTPUTS = 256,
     MIN_OUTPUTS = 16,

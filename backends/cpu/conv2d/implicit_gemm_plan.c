@@ -13,7 +13,7 @@ enum {
     MAX_TERMS = 2048, /* of the sums, in a halo tile */
     MAX_COLUMNS = 512,
     MIN_COLUMNS = 64,
-    MIN_CHANNELS = 8,
+    MIN_OUT_CHANNELS = 8,
     TASKS = 4,
     CANDIDATES = 16, /* numbers of rows that are tried */
     /* Blocks of output channels share halo tiles where filling one for each would cost more than
@@ -23,12 +23,12 @@ enum {
     MIN_SEGMENT = 8,     /* columns */
     MAX_RANGED_TAPS = 3, /* of an axis */
     /* What else costs time, in multiplications of vectors. */
-    ROW_PRODUCTS = 2,    /* filling a row, beside one for two columns */
-    GATHERS = 2,         /* gathering it: so many times that */
-    TILE_PRODUCTS = 200, /* beginning and ending a tile */
-    TASK_PRODUCTS = 2000,
-    WAKING = 400,       /* a thread */
-    SLOT_PRODUCTS = 16, /* with more than one slot products take 1/16 longer */
+    ROW_PRODUCTS = 2,     /* filling a row, beside one for two columns */
+    GATHERS = 2,          /* gathering it: so many times that */
+    TILE_PRODUCTS = 200,  /* beginning and ending a tile */
+    TASK_PRODUCTS = 2000, /* a task */
+    WAKING = 400,         /* a thread */
+    SLOT_PRODUCTS = 16,   /* with more than one slot products take 1/16 longer */
 };
 
 static talc_cpu_halo_tile halo_tile_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
@@ -168,7 +168,8 @@ static double end_of(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan)
            (double)talc_smaller(tasks, g->threads) * WAKING;
 }
 
-/* The plan with a gathered halo tile, where outputs without use would cost more than gathering. */
+/* Whether outputs without use would cost more than gathering them; *gathered is then the plan that
+ * gathers. */
 static bool gathering_pays(const talc_cpu_gemm *g, const talc_cpu_gemm_plan *plan,
                            talc_cpu_gemm_plan *gathered)
 {
@@ -279,17 +280,17 @@ void talc_cpu_gemm_plan_of(const talc_cpu_gemm *gemm, size_t limit, talc_cpu_gem
     const int64_t plane = talc_larger(gemm->H * gemm->W, MIN_COLUMNS);
     int64_t outputs =
         talc_smaller(talc_larger(2 * MAX_COLUMNS / phases_of(gemm), MIN_COLUMNS), MAX_COLUMNS);
-    int64_t out_channels =
-        talc_larger(share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_CHANNELS);
+    int64_t out_channels = talc_larger(
+        share / size / talc_smaller(plane, outputs * phases_of(gemm)), MIN_OUT_CHANNELS);
     cut(gemm, outputs, out_channels, true, plan);
     talc_cpu_gemm_plan candidate = *plan;
     double end = end_of(gemm, plan);
     while (gemm->threads > 1 && tasks_of(gemm, &candidate) < TASKS * gemm->threads &&
-           (candidate.out_channels > MIN_CHANNELS || outputs > MIN_COLUMNS)) {
+           (candidate.out_channels > MIN_OUT_CHANNELS || outputs > MIN_COLUMNS)) {
         talc_cpu_gemm_plan fewer_channels = candidate, fewer_outputs = candidate;
         cut(gemm, outputs, talc_larger(candidate.out_channels / 2, 1), true, &fewer_channels);
         cut(gemm, talc_larger(outputs / 2, MIN_COLUMNS), out_channels, true, &fewer_outputs);
-        if (candidate.out_channels > MIN_CHANNELS &&
+        if (candidate.out_channels > MIN_OUT_CHANNELS &&
             (outputs <= MIN_COLUMNS ||
              products_of(gemm, &fewer_channels) <= products_of(gemm, &fewer_outputs))) {
             out_channels = candidate.out_channels / 2;

@@ -4,7 +4,7 @@
 #include "backends/cpu/primitives/short_copy.h"
 #include "backends/cpu/primitives/target.h"
 
-/* Elements 0 .. count - 1 of `ways` rows of sums, a phase each, in turn. */
+/* The first `count` elements that `ways` rows of sums, phase_stride apart, give in turn. */
 #define INTERLEAVE(constant, suffix, T, A)                                                         \
     static void interleave_##suffix(int64_t count, int64_t ways, const T *restrict sums,           \
                                     int64_t phase_stride, T *restrict y)                           \
@@ -71,7 +71,7 @@ static void store_plane(const gemm_context *c, const gemm_block *b, int64_t i, i
     }
 }
 
-/* And of those that are. */
+/* talc_cpu_gemm_store of segmented columns. */
 TALC_TARGET_CLONES
 static void store_segmented(const gemm_context *c, const gemm_block *b, int64_t i, int64_t count,
                             const char *sums, int64_t out_channel)
@@ -81,11 +81,12 @@ static void store_segmented(const gemm_context *c, const gemm_block *b, int64_t 
     const sums_layout layout = layout_of(g, c->plan, b);
     int64_t tile = 0;
     for (int64_t part = 0; part < b->images * c->plan->segments; part++) {
-        const int64_t group = part % c->plan->segments * layout.row_stride,
+        const int64_t first_column = part % c->plan->segments * layout.row_stride,
                       first = part * layout.part_stride;
-        const int64_t columns = talc_smaller(layout.row_stride, b->columns - group);
+        const int64_t columns = talc_smaller(layout.row_stride, b->columns - first_column);
         const int64_t end = end_at(g, c->plan, &layout, first);
-        char *to = y_at(c, b, b->n + part / c->plan->segments, out_channel, b->row) + group * size;
+        char *to =
+            y_at(c, b, b->n + part / c->plan->segments, out_channel, b->row) + first_column * size;
         if (layout.part_stride > lanes)
             tile = first;
         for (int64_t row = 0, column = 0; row < b->rows;) {

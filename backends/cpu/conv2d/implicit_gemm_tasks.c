@@ -86,11 +86,11 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t out
     const int64_t full = TALC_CPU_VECTORS * lanes;
     const sums_layout layout = layout_of(g, plan, b);
     const int64_t each = plan->gathered ? full : layout.part_stride;
-    const int64_t part_stride = plan->gathered ? in_channels * g->h.taps * g->w.taps * full
-                                : plan->segments > 1
-                                    ? plan->halo_tile.h.size * plan->halo_tile.w.size
-                                    : plan->halo_tile.image_stride;
-    const int64_t between_images = plan->halo_tile.image_stride - plan->segments * part_stride;
+    const int64_t source_stride = plan->gathered ? in_channels * g->h.taps * g->w.taps * full
+                                  : plan->segments > 1
+                                      ? plan->halo_tile.h.size * plan->halo_tile.w.size
+                                      : plan->halo_tile.image_stride;
+    const int64_t between_images = plan->halo_tile.image_stride - plan->segments * source_stride;
     for (int64_t at = 0, width; at < layout.all; at += width, sums += width * count * size) {
         width = width_at(g, plan, &layout, at);
         for (int64_t v = 0; v * lanes < width; v++) {
@@ -101,7 +101,7 @@ static void add_products(const gemm_context *c, const gemm_block *b, int64_t out
                                    : of_image;
             const int64_t further =
                 plan->segments > 1 ? vector / each / plan->segments * between_images : 0;
-            tile->b[v] = halo_tile + (vector / each * part_stride + further + in) * size;
+            tile->b[v] = halo_tile + (vector / each * source_stride + further + in) * size;
         }
         tile->c = sums;
         tile->ldc = width;
@@ -186,9 +186,10 @@ static int64_t fills_of(const talc_cpu_gemm_plan *plan)
 static void fill_task(void *context, int64_t task, int worker)
 {
     const gemm_context *c = context;
-    const int64_t step = c->plan->in_channels, parts = talc_ceil_div(c->gemm->in_channels, step);
+    const int64_t step = c->plan->in_channels,
+                  halo_tiles = talc_ceil_div(c->gemm->in_channels, step);
     const int64_t fills = fills_of(c->plan), lo = task % fills * FILLED;
-    const int64_t block_index = task / fills / parts, from = task / fills % parts * step;
+    const int64_t block_index = task / fills / halo_tiles, from = task / fills % halo_tiles * step;
     const gemm_block b = block_of(c->gemm, c->plan, block_index, 0);
     const int64_t in_channels = talc_smaller(step, c->gemm->in_channels - from);
     if (lo < in_channels)
@@ -388,9 +389,9 @@ talc_status talc_cpu_gemm_run(const talc_cpu_gemm *gemm, const talc_cpu_gemm_pla
     };
     const size_t all = plan->terms_bytes + plan->shared_bytes;
     const int workers = (int)((workspace_bytes - all) / plan->slice);
-    const int64_t parts = talc_ceil_div(gemm->in_channels, plan->in_channels);
+    const int64_t halo_tiles = talc_ceil_div(gemm->in_channels, plan->in_channels);
     if (plan->shared_bytes > 0 &&
-        talc_cpu_parallel_limited(block_count(gemm, plan) * parts * fills_of(plan), workers,
+        talc_cpu_parallel_limited(block_count(gemm, plan) * halo_tiles * fills_of(plan), workers,
                                   fill_task, &context) != TALC_OK)
         return talc_error_status();
     return talc_cpu_parallel_limited(tasks_of(gemm, plan), workers, gemm_task, &context);

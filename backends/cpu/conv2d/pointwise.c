@@ -7,12 +7,12 @@
 ///
 /// since an image's planes [C/groups, H*W] are the matrix already. One operand gives the rows of
 /// the microkernel's tiles (microkernel.h), which reads it in place; the other gives their columns,
-/// and is packed into panels as wide as a tile. Columns are pixels, of dw input channels; or, where
-/// these fill the vectors better, the operands are swapped and columns are channels, of dw output
-/// channels: a tile's sums are then transposed on their way to the result, and y's weights are
-/// packed once for all images and kept with w for calls to come. A task is a block of rows times a
-/// block of columns, of dw for a split of the images and pixels (split_k.h); y's bias, residual and
-/// activation follow while it is in cache.
+/// and is packed into panels as wide as a tile. Columns are pixels, of dw input channels. Where
+/// channels, of dw output channels, fill the vectors better, the operands are swapped: a tile's
+/// sums are then transposed on their way to the result, and y's weights are packed once for all
+/// images and kept with w for calls to come. A task is a block of rows times a block of columns, of
+/// dw for a split of the images and pixels (split_k.h); y's bias, residual and activation follow
+/// while it is in cache.
 ///
 /// Sums are in the data's type, of y and dx in the order of channels, whatever the blocks. These
 /// follow from the problem, the workspace limit and the cache: every number of threads gives the
@@ -43,8 +43,8 @@ enum {
     MAX_COMPACT = 16 << 20 /* bytes */
 };
 
-/* Element i of its rows or columns and term k stand at i*stride + k*term_stride; images and groups,
- * of w groups alone, are plane_stride elements apart. */
+/* The rows or the columns of the products: element i of term k stands at i*stride + k*term_stride;
+ * images and groups, of w groups alone, are plane_stride elements apart. */
 typedef struct operand {
     const void *at;
     int64_t stride, term_stride, plane_stride;
@@ -62,7 +62,7 @@ typedef struct product_context {
     char *slices;
 } product_context;
 
-/* Those of y or dx are w and the image, of dw dy and x. */
+/* The operands of y or dx are w and the image, of dw dy and x. */
 static void set_operands(product_context *c)
 {
     const talc_conv2d_problem *p = c->problem;
@@ -200,7 +200,7 @@ static void copy_rows(char *to, int64_t to_step, const char *from, int64_t from_
 
 /* The sums of one row panel, in place but for a part of a vector at the end. */
 static void multiply_rows(const product_context *c, const product_block *b, int64_t oc,
-                          talc_range rows, bool ends)
+                          talc_range rows, bool last)
 {
     const int64_t size = (int64_t)talc_dtype_size(c->problem->dtype), lanes = c->kernels->lanes;
     const int64_t width = TALC_CPU_VECTORS * lanes, count = rows.hi - rows.lo;
@@ -213,7 +213,7 @@ static void multiply_rows(const product_context *c, const product_block *b, int6
     talc_cpu_tile tile;
     tile.ldc = b->to_channel;
     set_rows(c, b, rows, &tile);
-    tile.epilogue = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high) && ends;
+    tile.epilogue = talc_cpu_conv2d_clamps(c->problem, &tile.low, &tile.high) && last;
     tile.bias = talc_cpu_at(c->problem->dtype, c->arguments->bias, oc + rows.lo);
     talc_cpu_tile_function *const multiply = c->kernels->tile[TALC_CPU_VECTORS][count];
     int64_t panel = panels.lo;

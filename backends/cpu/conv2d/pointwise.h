@@ -6,7 +6,8 @@
 #include "backends/cpu/primitives/processor.h"
 #include "tensor/extent.h"
 
-/// Bytes at the start of a worker's slice: the key of the columns that are packed behind them.
+/// Bytes at the start of a worker's slice: a key, which tells the columns that the slice has
+/// packed.
 enum { TALC_CPU_POINTWISE_HEADER = 64 };
 
 /* Rows and columns are those of the microkernel's tiles. */
@@ -45,7 +46,7 @@ static inline int64_t column_at(const pointwise_plan *plan, int64_t width, int64
                                     : plan->columns;
 }
 
-/* Rounds in which the terms are summed. */
+/* Blocks of terms, at least one. */
 static inline int64_t k_blocks_of(const pointwise_plan *plan)
 {
     return talc_larger(talc_ceil_div(plan->terms, plan->k_block), 1);

@@ -11,16 +11,16 @@ enum {
     MAX_TERMS = 2048,
     MAX_WEIGHT_TERMS = 512, /* of dw */
     MIN_WEIGHT_ROWS = 128,
-    SWAPPED_ROWS = 256,     /* of a block */
+    MAX_SWAPPED_ROWS = 256, /* of a block */
     MAX_IN_PLACE_ROWS = 16, /* that read columns which are not packed */
     TASKS = 4,
-    WEIGHT_TASKS =
-        32, /* of dw, for any number of threads, as the splits of its sums reach its bits */
+    /* Of dw, for any number of threads, as the splits of its sums reach its bits. */
+    WEIGHT_TASKS = 32,
     PRODUCTS = 16 << 10,
     TRANSPOSES = 2, /* elements transposed in the time of a product */
-    MIN_READS =
-        64, /* pixels that meet dx's weights, from which these are transposed: as they stand,
-                     * each term of a row is in another cache line */
+    /* dx's weights are transposed where so many pixels or more meet them: as they stand, each term
+     * of a row is in another cache line. */
+    MIN_READS = 64,
 };
 
 static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan)
@@ -46,7 +46,7 @@ static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan
     const int64_t fitting = talc_smaller(share / (width * plan->k_block), MAX_COLUMNS / width);
     plan->column_blocks =
         plan->packed > 0 ? 1 : talc_ceil_div(plan->panels, talc_larger(1, fitting));
-    plan->row_blocks = plan->swapped ? talc_ceil_div(plan->rows, SWAPPED_ROWS) : 1;
+    plan->row_blocks = plan->swapped ? talc_ceil_div(plan->rows, MAX_SWAPPED_ROWS) : 1;
     /* Images and groups are tasks of their own, of dw groups. */
     const double others = (double)(is_weight(p) ? 1 : p->N) * (double)p->groups;
     const double products = others * (double)plan->rows * (double)vectors * (double)plan->terms;
@@ -72,8 +72,8 @@ static void cut(const talc_conv2d_problem *p, size_t limit, pointwise_plan *plan
     plan->row_blocks = talc_ceil_div(plan->rows, plan->row_block);
 }
 
-/* Whether channels as columns take less time than pixels. Fewer vectors are multiplied, but the
- * sums have to be transposed and, for y, the weights packed. */
+/* Channels as columns, of dw output channels, may take fewer vectors than pixels, of dw input
+ * channels, but sums have to be transposed then and, for y, weights packed. */
 static bool swapping_pays(const talc_conv2d_problem *p, const pointwise_plan *plan)
 {
     const int64_t lanes = talc_cpu_kernels_of(p->dtype)->lanes;

@@ -196,7 +196,9 @@ static bool open_library(void)
         library = open_for_core(names[i - 1], core);
         library = library != NULL ? library : open_on_one_processor(names[i - 1]);
         if (library == NULL) {
-            snprintf(blas.reason, sizeof blas.reason, "OpenBLAS could not be opened again");
+            error = dlerror();
+            snprintf(blas.reason, sizeof blas.reason, "OpenBLAS cannot be opened again: %s",
+                     error != NULL ? error : names[i - 1]);
             return false;
         }
         missing = load_functions(library);

@@ -25,8 +25,8 @@ static inline bool talc_cpu_conv2d_has_epilogue(const talc_conv2d_problem *probl
     return problem->bias || problem->residual || problem->activation != TALC_ACTIVATION_NONE;
 }
 
-/// Whether what follows is no more than bias and an activation that holds y between two numbers, as
-/// a tile `ends` (microkernel.h).
+/// Whether what follows is no more than bias and an activation that holds y between two numbers,
+/// what a tile does with `epilogue` (microkernel.h).
 static inline bool talc_cpu_conv2d_clamps(const talc_conv2d_problem *problem, double *low,
                                           double *high)
 {

@@ -28,7 +28,8 @@ typedef struct talc_cpu_term {
     int32_t a, b;
 } talc_cpu_term;
 
-/// As many rows as any tile has, the largest MR of BLIS, and as many vectors: NR.
+/// The most rows of a tile, the largest MR of BLIS, and the most vectors: NR is these times the
+/// lanes.
 enum { TALC_CPU_ROWS = 12, TALC_CPU_VECTORS = 3 };
 
 /// c[i][v] = (accumulate ? c[i][v] : 0) + sum over terms t of a[i][terms[t].a] * b[v][terms[t].b],
