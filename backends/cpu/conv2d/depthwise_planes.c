@@ -142,6 +142,8 @@ typedef struct planes_context {
     int64_t h_phases, w_phases;
     const depthwise_axis *h, *w; /* of the phases */
     const void *x;               /* the input */
+    char *y;                     /* the result: y or dx */
+    int64_t H, W;                /* extents of its planes */
     const char *zeros;
     char *slices;
 } planes_context;
@@ -344,17 +346,13 @@ static void assign_planes(planes_group *g, int64_t item)
 static void store_rows(const planes_group *g, int64_t row, int64_t kept, talc_range columns)
 {
     const planes_context *c = g->c;
-    const talc_conv2d_problem *p = c->problem;
-    const bool to_input = p->direction == TALC_GRAD_INPUT;
-    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
-    char *y = to_input ? c->arguments->dx : c->arguments->y;
     void *to[TALC_CPU_LANES];
     for (int64_t i = 0; i < c->kernels->lanes; i++) {
         const planes_lane *lane = &g->lane[i];
         const int64_t first = lane->row * c->h_phases;
-        const bool exists = g->alike || (row < lane->rows * c->h_phases && first + row < H);
-        const int64_t at = (lane->plane * H + first + row + 1 - kept) * W + columns.lo;
-        to[i] = exists ? y + at * c->size : g->spare;
+        const bool exists = g->alike || (row < lane->rows * c->h_phases && first + row < c->H);
+        const int64_t at = (lane->plane * c->H + first + row + 1 - kept) * c->W + columns.lo;
+        to[i] = exists ? c->y + at * c->size : g->spare;
     }
     c->kernels->from_lanes(g->out, kept * (columns.hi - columns.lo), to);
 }
@@ -366,16 +364,15 @@ static void finish_lanes(const planes_group *g, talc_range columns)
     const planes_context *c = g->c;
     const talc_conv2d_problem *p = c->problem;
     const bool to_input = p->direction == TALC_GRAD_INPUT;
-    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
     for (int64_t i = 0; i < c->kernels->lanes; i++) {
         const planes_lane *lane = &g->lane[i];
         const int64_t first = lane->row * c->h_phases;
-        const int64_t end = talc_smaller((lane->row + lane->rows) * c->h_phases, H);
+        const int64_t end = talc_smaller((lane->row + lane->rows) * c->h_phases, c->H);
         if (to_input)
             talc_cpu_conv2d_recompute_nan(p, c->arguments, lane->plane, (talc_range){ first, end },
                                           columns);
         else
-            talc_cpu_conv2d_epilogue_rows(p, c->arguments, lane->plane, first * W + columns.lo,
+            talc_cpu_conv2d_epilogue_rows(p, c->arguments, lane->plane, first * c->W + columns.lo,
                                           lane->rows, columns.hi - columns.lo);
     }
 }
@@ -386,7 +383,6 @@ static void sums_task(void *context, int64_t task, int worker)
     const talc_conv2d_problem *p = c->problem;
     const planes_plan *plan = c->plan;
     const bool to_input = p->direction == TALC_GRAD_INPUT;
-    const int64_t H = to_input ? p->H : p->OH, W = to_input ? p->W : p->OW;
     planes_group g;
     open_group(c, worker, &g);
     assign_planes(&g, task / plan->column_blocks * c->kernels->lanes);
@@ -400,10 +396,10 @@ static void sums_task(void *context, int64_t task, int worker)
                                      .bias = g.bias };
     sums.epilogue = talc_cpu_conv2d_clamps(p, &sums.low, &sums.high);
     talc_range columns = { g.column * c->w_phases, 0 };
-    columns.hi = talc_smaller(columns.lo + plan->columns * c->w_phases, W);
+    columns.hi = talc_smaller(columns.lo + plan->columns * c->w_phases, c->W);
     const int64_t row_bytes = (columns.hi - columns.lo) * c->line;
     /* Rows of the result, of which some are kept while all lanes have the same. */
-    const int64_t rows = talc_smaller(g.rows * c->h_phases, H - g.row * c->h_phases);
+    const int64_t rows = talc_smaller(g.rows * c->h_phases, c->H - g.row * c->h_phases);
     for (int64_t row = 0, kept = 0; row < rows; row++) {
         sum_row(&g, row / c->h_phases, &c->h[row % c->h_phases], finite || to_input, &sums,
                 g.out + kept++ * row_bytes);
@@ -613,6 +609,9 @@ talc_status talc_cpu_conv2d_depthwise_planes_run(talc_device *device, const void
         .w_phases = talc_cpu_depthwise_phases(&forward.w, to_input),
         .h = axes,
         .x = to_input ? a->dy : a->x,
+        .y = to_input ? a->dx : a->y,
+        .H = to_input ? p->H : p->OH,
+        .W = to_input ? p->W : p->OW,
         .zeros = zeros,
         .slices = zeros + planned->zeros + planned->axes,
     };

@@ -93,13 +93,18 @@ static inline gemm_block block_of(const talc_cpu_gemm *gemm, const talc_cpu_gemm
     return b;
 }
 
-/* The first element of row `row` of y that a block writes in plane `out_channel` of the
- * group of an image. */
+/* The plane of y of an output channel of the block's group. */
+static inline int64_t plane_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t n,
+                               int64_t out_channel)
+{
+    return (n * g->groups + b->g) * g->out_channels + out_channel;
+}
+
+/* The first element that a block writes of row `row` of that plane. */
 static inline int64_t element_at(const talc_cpu_gemm *g, const gemm_block *b, int64_t n,
                                  int64_t out_channel, int64_t row)
 {
-    const int64_t plane = (n * g->groups + b->g) * g->out_channels + out_channel;
-    return (plane * g->H + row) * g->W + b->column * g->w_phases;
+    return (plane_at(g, b, n, out_channel) * g->H + row) * g->W + b->column * g->w_phases;
 }
 
 static inline char *y_at(const gemm_context *c, const gemm_block *b, int64_t n, int64_t out_channel,

@@ -6,7 +6,6 @@
 #include "backends/cpu/primitives/element.h"
 #include "backends/cpu/primitives/epilogue.h"
 #include "backends/cpu/primitives/finite.h"
-#include "backends/cpu/primitives/target.h"
 
 #include <math.h>
 
@@ -57,15 +56,16 @@ static void set_range(const gemm_context *c, const gemm_block *b, const sums_lay
     const talc_cpu_gemm_plan *plan = c->plan;
     const int64_t part = at / layout->part_stride, end = at + width - 1,
                   to = end / layout->part_stride;
-    const bool one = part / plan->segments == to / plan->segments; /* image */
+    const bool same_image = part / plan->segments == to / plan->segments;
     const int64_t first = part == to ? at % layout->part_stride / layout->row_stride : 0;
     const int64_t last = part == to ? end % layout->part_stride / layout->row_stride : b->rows;
     const int64_t column = part % plan->segments * layout->row_stride;
     const int64_t columns_end = (to % plan->segments + 1) * layout->row_stride;
-    const int64_t h = one && plan->h_ranges > 1 ? range_of(&g->h, b->row + first,
-                                                           b->row + talc_smaller(last, b->rows - 1))
-                                                : 0;
-    const int64_t w = one && plan->w_ranges > 1
+    const int64_t h =
+        same_image && plan->h_ranges > 1
+            ? range_of(&g->h, b->row + first, b->row + talc_smaller(last, b->rows - 1))
+            : 0;
+    const int64_t w = same_image && plan->w_ranges > 1
                           ? range_of(&g->w, b->column + column,
                                      b->column + talc_smaller(columns_end, b->columns) - 1)
                           : 0;
@@ -121,23 +121,9 @@ static void finish_plane(const gemm_context *c, const gemm_block *b, int64_t out
 {
     const talc_cpu_gemm *g = c->gemm;
     for (int64_t image = b->n; image < b->n + b->images; image++)
-        talc_cpu_conv2d_epilogue_rows(c->problem, c->arguments,
-                                      (image * g->groups + b->g) * g->out_channels + out_channel,
+        talc_cpu_conv2d_epilogue_rows(c->problem, c->arguments, plane_at(g, b, image, out_channel),
                                       b->row * g->W + b->column, b->rows, b->columns);
 }
-
-/* Whether a panel's sums have a NaN. Unused elements may hold an old one, which only costs time. */
-#define HAS_NAN(constant, suffix, T, A)                                                            \
-    TALC_TARGET_CLONES                                                                             \
-    static bool has_nan_##suffix(const T *sums, int64_t count)                                     \
-    {                                                                                              \
-        int found = 0;                                                                             \
-        for (int64_t i = 0; i < count; i++)                                                        \
-            found |= sums[i] != sums[i];                                                           \
-        return found != 0;                                                                         \
-    }
-
-TALC_CPU_FLOATS(HAS_NAN)
 
 /* Whether a panel's weights are all finite, so that taps over padding may be left out. Otherwise
  * infinity times zero has to give NaN: forward that is the result, and in an input gradient every
@@ -165,9 +151,8 @@ static void recompute_nan_plane(const gemm_context *c, const gemm_block *b, int6
     const talc_range rows = { row, talc_smaller(row + b->rows * g->h_phases, g->H) },
                      columns = { column, talc_smaller(column + b->columns * g->w_phases, g->W) };
     for (int64_t image = 0; image < b->images; image++)
-        talc_cpu_conv2d_recompute_nan(
-            c->problem, c->arguments,
-            ((b->n + image) * g->groups + b->g) * g->out_channels + out_channel, rows, columns);
+        talc_cpu_conv2d_recompute_nan(c->problem, c->arguments,
+                                      plane_at(g, b, b->n + image, out_channel), rows, columns);
 }
 
 /* The shared halo tile of a place, from plane `from` of x on. */
@@ -265,10 +250,9 @@ static bool multiply_panel(const gemm_context *c, const gemm_block *b, int64_t p
                     (talc_range){ phase * next / phases, (phase + 1) * next / phases });
         add_products(c, b, out_channel, in_channels, count, ranged, &tile, halo_tile, sums);
         tile.terms += plan->in_channels * taps;
+        /* Unused sums may hold an old NaN, which only costs time. */
         if (is_input_gradient(c) && taps > 0 && last && !plan->stores_to_y)
-            recompute = TALC_CPU_VALUE(g->dtype, has_nan,
-                                       ((const void *)sums, count * plan->phase_elements)) ||
-                        recompute;
+            recompute = talc_cpu_has_nan(g->dtype, sums, count * plan->phase_elements) || recompute;
     }
     return recompute;
 }
@@ -288,9 +272,8 @@ static void finish_panel(const gemm_context *c, const gemm_block *b, int64_t pan
         if (!in_y)
             talc_cpu_gemm_store(c, b, i - of.lo, of.hi - of.lo, sums, out_channel);
         for (int64_t image = 0; image < b->images && in_y && input; image++)
-            recompute = TALC_CPU_VALUE(g->dtype, has_nan,
-                                       ((const void *)y_at(c, b, b->n + image, out_channel, b->row),
-                                        b->rows * b->columns)) ||
+            recompute = talc_cpu_has_nan(g->dtype, y_at(c, b, b->n + image, out_channel, b->row),
+                                         b->rows * b->columns) ||
                         recompute;
         if (recompute)
             recompute_nan_plane(c, b, out_channel);

@@ -7,4 +7,7 @@
 /// Whether `count` elements, f32 or f64, are all finite.
 bool talc_cpu_all_finite(talc_dtype dtype, const void *x, int64_t count);
 
+/// Whether one of them is NaN.
+bool talc_cpu_has_nan(talc_dtype dtype, const void *x, int64_t count);
+
 #endif
